@@ -24,8 +24,16 @@ from storage.readers import LIMITS, Readers
 # A store stands beside a training job on a small machine as often as on one of its own.
 _ENGINE_SETTINGS = {"max_threads": 2, "max_insert_threads": 1}
 
-# Threads that wait for work keep memory of their own; merging is no work for two cores beside a training job.
-_ENGINE_POOLS = {"max_thread_pool_free_size": 2, "background_pool_size": 1}
+# Threads that wait for work keep memory of their own; merging is no work for two cores beside a training job. Each
+# insert wakes whoever may merge its table. Without one the engine looks at each table ten times a second, and at its
+# own memory twenty times: of a head beside a quiet job that was a quarter.
+_ENGINE_OPTIONS = {
+    "max_thread_pool_free_size": 2,
+    "background_pool_size": 1,
+    "background_processing_pool_thread_sleep_seconds_if_nothing_to_do": 5,
+    "background_streaming_processing_pool_thread_sleep_seconds_if_nothing_to_do": 60,
+    "memory_worker_period_ms": 1000,
+}
 
 # A server that does not let us in within this does not answer; a migration of a large table may take long.
 _CONNECT_S, _ANSWER_S = 5, 300
@@ -94,7 +102,7 @@ class Store:
 
                 path = str(directory / "data")
                 engine = get_client(
-                    interface="chdb", path=path, settings=dict(_ENGINE_SETTINGS), chdb_options=dict(_ENGINE_POOLS)
+                    interface="chdb", path=path, settings=dict(_ENGINE_SETTINGS), chdb_options=dict(_ENGINE_OPTIONS)
                 )
                 clients.append(engine)
                 clients[0].command(f"CREATE DATABASE IF NOT EXISTS {DATABASE}")

@@ -42,6 +42,8 @@ class ThreadTaskRunner(Generic[ResultT]):
         What the tasks are about, for the log.
     at_end
         Called in the thread when no task is left.
+    when_done
+        Called in the thread after each task.
 
     Attributes
     ----------
@@ -50,8 +52,10 @@ class ThreadTaskRunner(Generic[ResultT]):
 
     """
 
-    def __init__(self, name: str, at_end: Callable[[], None] = lambda: None) -> None:
-        self._name, self._at_end = name, at_end
+    def __init__(
+        self, name: str, at_end: Callable[[], None] = lambda: None, when_done: Callable[[], None] = lambda: None
+    ) -> None:
+        self._name, self._at_end, self._when_done = name, at_end, when_done
         self._tasks: queue.SimpleQueue[Callable[[], ResultT] | None] = queue.SimpleQueue()
         self._results: queue.SimpleQueue[ResultT] = queue.SimpleQueue()
         self._is_busy = threading.Event()
@@ -99,4 +103,5 @@ class ThreadTaskRunner(Generic[ResultT]):
             finally:
                 self._is_busy.clear()
                 self.finished.set()
+                self._when_done()
         self._at_end()

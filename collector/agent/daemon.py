@@ -27,9 +27,10 @@ from collector.agent.run_folder import Command, RunFolder
 from collector.agent.store_sender import StoreSender
 from collector.agent.successor import Successor
 from collector.agent.trusted_keys import TrustedKeys
+from collector.agent.waker import Waker
 from collector.host.processes import read_stat
 from pacehound.bus.kafka_address import is_kafka, kafka_servers
-from pacehound.bus.otlp import OtlpProducer
+from pacehound.bus.otlp import OtlpProducer, Polled
 from pacehound.bus.tls import MACHINE_CAS, Trust
 from pacehound.errors import InvalidInput
 from pacehound.model.json_documents import UNREADABLE_JSON
@@ -42,9 +43,9 @@ logger = logging.getLogger("pacehound.agent")
 LAST_DELIVERY_NS = 8_000_000_000
 """Less than `pacehound run` waits for at its end, so that it hears what became of the rest."""
 ORPHANED_NS = 10_000_000_000
-CALM_POLLS = 4
-"""Times `agent.poll_s` between two looks while nothing is under way (measured: looks that find nothing were what an
-agent of a small job took)."""
+CALM_S = 1.0
+"""While nothing is under way it looks once before each flush, and so often at least (measured: looks that find nothing
+were half of what an agent of a small job took)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +67,8 @@ class Assignment:
         Empty: nobody looks for that.
     launcher_is_gone
         Whether `pacehound run` has left without a word.
+    when_launcher_calls
+        Has something called when `pacehound run` says something, or leaves; by any thread.
 
     """
 
@@ -76,6 +79,7 @@ class Assignment:
     trust: Trust = MACHINE_CAS
     goes_to: str = ""
     launcher_is_gone: Callable[[], bool] = lambda: False
+    when_launcher_calls: Callable[[Callable[[], object]], object] = lambda call: None
 
 
 def run(assignment: Assignment, settings: Settings) -> int:
@@ -117,13 +121,20 @@ def run(assignment: Assignment, settings: Settings) -> int:
     tasks: ThreadTaskRunner[Outcome] = ThreadTaskRunner("delivery", at_end=sender.close)
     host_watch = open_host_watch(folder.job(), settings.hang.suspect_after_s)
     delivery = Delivery(outbox, sender, tasks)
-    commands = open_commands(assignment, folder.job().job, settings)
+    waker = Waker()
+    commands = open_commands(assignment, folder.job().job, settings, waker.wake)
     agent = Agent(folder, outbox, delivery, settings, host_watch=host_watch, commands=commands)
     asked_to_stop = threading.Event()
+
+    def stop(*_: object) -> None:
+        asked_to_stop.set()
+        waker.wake()
+
+    assignment.when_launcher_calls(waker.wake)
     previous = {
         number: signal.signal(number, handler)
         for number, handler in (
-            (signal.SIGTERM, lambda *_: asked_to_stop.set()),
+            (signal.SIGTERM, stop),
             (signal.SIGINT, signal.SIG_IGN),
             (signal.SIGHUP, signal.SIG_IGN),
         )
@@ -132,7 +143,7 @@ def run(assignment: Assignment, settings: Settings) -> int:
     if unsent is not None and assignment.goes_to:
         successor.start(unsent.parent)
     try:
-        _watch(agent, folder, asked_to_stop, settings.agent.poll_s, assignment.launcher_is_gone)
+        _watch(agent, folder, waker, asked_to_stop, settings.agent.poll_s, assignment.launcher_is_gone)
         write_watched(folder.path, agent.watched())
         deadline_ns = time.monotonic_ns() + LAST_DELIVERY_NS
         deliver(agent.delivery, tasks.finished, lambda now_ns: now_ns < deadline_ns)
@@ -176,8 +187,12 @@ def open_sender(endpoint: str, headers: Mapping[str, str], trust: Trust, setting
     return KafkaSender(replace(settings.kafka, servers=servers), "pacehound-agent")
 
 
-def open_commands(assignment: Assignment, job: str, settings: Settings) -> tuple[CommandPoll, Trusted, str] | None:
+def open_commands(
+    assignment: Assignment, job: str, settings: Settings, when_asked: Callable[[], None] = lambda: None
+) -> tuple[CommandPoll, Trusted, str] | None:
     """Where commands come from, whose are obeyed, and this host's address; `None` where no key is trusted.
+
+    `when_asked` is called, by another thread, whenever somebody has answered whether there are some.
 
     Raises
     ------
@@ -205,12 +220,14 @@ def open_commands(assignment: Assignment, job: str, settings: Settings) -> tuple
             if is_kafka(towards):
                 towards = f"//{kafka_servers(towards).split(',')[0]}"
             address = address_towards(urlsplit(towards).hostname or address)
-    return CommandPoll(source, ThreadTaskRunner("commands", at_end=source.close)), trusted, address
+    tasks: ThreadTaskRunner[Polled | None] = ThreadTaskRunner("commands", at_end=source.close, when_done=when_asked)
+    return CommandPoll(source, tasks), trusted, address
 
 
 def _watch(
     agent: Agent,
     folder: RunFolder,
+    waker: Waker,
     asked_to_stop: threading.Event,
     poll_s: float,
     launcher_is_gone: Callable[[], bool],
@@ -218,12 +235,17 @@ def _watch(
     """Step until the job has ended or a SIGTERM came."""
     idle_since_ns: int | None = None
     wait_s = poll_s
-    while not agent.has_closed and not asked_to_stop.wait(wait_s):
+    while not agent.has_closed and not asked_to_stop.is_set():
+        asleep_s = time.monotonic()
+        if waker.wait(wait_s, agent.descriptors):
+            asked_to_stop.wait(max(0.0, poll_s - (time.monotonic() - asleep_s)))  # whoever calls all the time
+        if asked_to_stop.is_set():
+            break
         now_ns = time.monotonic_ns()
         wait_s = poll_s
         try:
             agent.step(now_ns)
-            wait_s *= CALM_POLLS if agent.is_calm else 1
+            wait_s = max(poll_s, min(agent.may_wait_s(now_ns), CALM_S))
         except Exception:
             agent.counts.failed_steps += 1
             if agent.counts.failed_steps <= 10:

@@ -111,6 +111,10 @@ class FlushTimes:
         """
         return not (self._was_overdue or self._is_overdue(now_ns))
 
+    def until_next_ns(self, now_ns: int) -> int:
+        """So long nothing is due."""
+        return max(self._next_ns - now_ns, 0)
+
     def flushed(self, now_ns: int, flush_s: float) -> None:
         """That has just happened; the next one follows in `flush_s` at the earliest."""
         self._was_overdue = self._is_overdue(now_ns)

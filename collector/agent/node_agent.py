@@ -61,9 +61,8 @@ LOOK_NS = 200_000_000
 UNSETTLED_RECORDS = 50_000
 UNREADABLE_END_NS = 2_000_000_000
 LAST_READS = 100
-CALM_SHARE = 1 / 64
-"""Of a ring, that is filled between two looks (chosen: one that fills sixteen times as fast before the next look, which
-comes after four times as long, is not full by then)."""
+CALM_SHARE = 1 / 16
+"""Of a ring, that may be filled by the next look (chosen: one that fills sixteen times as fast is not full by then)."""
 _PROGRESS_ROOM_BYTES = 64 * 1024
 _KEPT_WHILE_BYTES = 4 * 1024 * 1024
 """Calls behind digests are told while no more than this waits: two flushes of them."""
@@ -196,7 +195,8 @@ class Agent:
         self._next_look_ns = 0
         self._ended_file_since_ns: int | None = None
         self._has_exit_news = False
-        self._fullest = 0.0  # the share of a ring that was filled between the last two looks
+        self._read_at_ns = 0
+        self._filled_per_s = 0.0  # the share of a ring, of that which filled fastest between the last two looks
         self._warned: set[str] = set()
 
     def step(self, now_ns: int) -> None:
@@ -212,7 +212,7 @@ class Agent:
             self.delivery.step(now_ns)
             return
         has_news = self._look(now_ns)
-        has_news |= self._read()
+        has_news |= self._read(now_ns)
         has_news |= self._obey(now_ns)
         self._look_at_frames(now_ns)
         ended = self._ended(now_ns)
@@ -222,12 +222,21 @@ class Agent:
             self.flush(now_ns, has_news=has_news)
         self.delivery.step(now_ns)
 
-    @property
-    def is_calm(self) -> bool:
-        """Nothing is under way that should not wait for a fifth of a second, and rings fill slowly."""
+    def may_wait_s(self, now_ns: int) -> float:
+        """For how long nobody needs another look, unless he says so; 0.0 while something is under way."""
         is_busy = self._orders is not None and self._orders.is_busy
-        waits = is_busy or self.assembler.tells_iterations or not self._frames.is_empty or len(self._outbox) > 0
-        return not waits and self._fullest <= CALM_SHARE
+        if is_busy or self.assembler.tells_iterations or not self._frames.is_empty:
+            return 0.0
+        if not self.delivery.is_all_under_way:
+            return 0.0
+        until_flush_s = self._flush_times.until_next_ns(now_ns) / 1e9
+        filled = self._filled_per_s * until_flush_s
+        return until_flush_s if filled <= CALM_SHARE else until_flush_s * CALM_SHARE / filled
+
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        """Can be read while somebody waits for the next step."""
+        return () if self._orders is None else (self._orders.trainers.listener.descriptor,)
 
     def flush(self, now_ns: int, *, has_news: bool = True) -> None:
         """Settle what was read so far, and save it with the promise that goes with it."""
@@ -329,10 +338,13 @@ class Agent:
             records = marker_records([(process.rank, name, time_ns)])
             self._read_records.append(RingRecords(attempt=process.attempt, rank=process.rank, records=records))
 
-    def _read(self) -> bool:
+    def _read(self, now_ns: int) -> bool:
         """Read every ring once; whether a process said that it leaves."""
         gone = self.processes.gone()
+        since_s = max(now_ns - (self._read_at_ns or now_ns), 1) / 1e9
+        self._read_at_ns = now_ns
         has_news = self._read_once() and self._has_exit_news
+        self._filled_per_s = self._fullest / since_s
         self._rings.retire(gone)
         return has_news
 

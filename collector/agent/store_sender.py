@@ -45,12 +45,12 @@ class StoreSender:
             self.close()  # the next head may have another socket
             raise
 
-    def commands(self, job: str, after: int) -> Polled:
+    def commands(self, job: str, after: int, wait_s: float = 0.0) -> Polled:
         """What a controller has to say; errors as in `OtlpProducer.commands`."""
         if self._producer is None:
             self._producer = self._found()
         try:
-            return self._producer.commands(job, after)
+            return self._producer.commands(job, after, wait_s)
         except Unavailable:
             self.close()
             raise

@@ -108,6 +108,11 @@ class TrainerListener:
                 self.ring()
         return came, left
 
+    @property
+    def descriptor(self) -> int:
+        """It can be read while a script has said something, comes or leaves."""
+        return self._poll.fileno()
+
     def say(self, trainer: Trainer, **word: Any) -> None:
         """Tell one of them, and what waits from before; who has hung up or reads nothing is found at the next look."""
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from pacehound.model.events import Command, CommandResult
@@ -44,6 +44,7 @@ class Mailbox:
         self._number = first
         self._commands: deque[_Kept] = deque(maxlen=MOST_KEPT)
         self._results: deque[_Kept] = deque(maxlen=MOST_KEPT)
+        self._when_told: tuple[Callable[[], object], ...] = ()
 
     def put(self, event: Command | CommandResult, now_ns: int) -> None:
         """Keep one."""
@@ -51,6 +52,13 @@ class Mailbox:
             self._number += 1
             kept = _Kept(self._number, now_ns + LONGEST_LIFE_NS, event)
             (self._commands if isinstance(event, Command) else self._results).append(kept)
+        if isinstance(event, Command):
+            for told in self._when_told:
+                told()
+
+    def when_told(self, call: Callable[[], object]) -> None:
+        """Have this called with each command that comes, by whichever thread brings it."""
+        self._when_told = (*self._when_told, call)
 
     def commands(self, job: str, after: int, now_ns: int) -> tuple[list[Command], int]:
         """Those for a job that came after a number, and the number to ask for next."""

@@ -52,7 +52,6 @@ class MemoryBus:
         self._journal = journal
         self._held_bytes = 0
         self._lock = threading.Lock()
-        self._arrived = threading.Condition(self._lock)
         self._logs: dict[str, _Log] = {}
         self._next_position = 0
         self._offsets: dict[Place, int] = {}
@@ -133,7 +132,8 @@ class MemoryBus:
             log.entries.append((self._next_position, message, size))
             self._next_position += 1
             self._held_bytes += size
-            self._arrived.notify_all()
+            for consumer in log.next_index:  # whoever reads other topics sleeps on
+                consumer.arrived.notify()
 
     def flush(self, timeout_s: float) -> None:
         """As a producer's: there is nothing to wait for."""
@@ -142,7 +142,7 @@ class MemoryBus:
         with self._lock:
             waits = consumer.is_paused or not any(log.has_for(consumer) for log in consumer.logs)
             if timeout_s > 0 and waits and not consumer.is_hurried:
-                self._arrived.wait(timeout_s)
+                consumer.arrived.wait(timeout_s)
             taken: list[tuple[int, Message]] = []
             while not consumer.is_paused and len(taken) < max_messages:
                 waiting = [log for log in consumer.logs if log.has_for(consumer)]
@@ -202,6 +202,8 @@ class MemoryConsumer:
     def __init__(self, bus: MemoryBus, logs: list[_Log]) -> None:
         self._bus = bus
         self.logs = logs
+        self.arrived = threading.Condition(bus._lock)
+        """Notified of each message of its topics."""
         self.is_paused = False
         self.is_hurried = False
         self._polled: deque[tuple[int, Message]] = deque()
@@ -236,7 +238,7 @@ class MemoryConsumer:
         """Whoever waits in `poll` comes back now, and nobody waits there again."""
         with self._bus._lock:
             self.is_hurried = True
-            self._bus._arrived.notify_all()
+            self.arrived.notify()
 
     def pause(self) -> None:
         """Poll nothing more for now."""

@@ -138,8 +138,8 @@ class OtlpProducer:
             headers["content-encoding"] = "gzip"
         return _receipt(self._url, self._post(self._url, body, headers))
 
-    def commands(self, job: str, after: int) -> Polled:
-        """What a controller has to say to the agents of a job, since the last time.
+    def commands(self, job: str, after: int, wait_s: float = 0.0) -> Polled:
+        """What a controller has to say to the agents of a job, since the last time; a head waits so long for it.
 
         Raises
         ------
@@ -149,7 +149,7 @@ class OtlpProducer:
             What is answered cannot be read.
 
         """
-        asked = json.dumps({"job": job, "after": after}).encode()
+        asked = json.dumps({"job": job, "after": after, "wait_s": wait_s}).encode()
         response = self._post(self._commands_url, asked, {"content-type": "application/json"})
         if response.status_code != 200:
             raise Unavailable(f"{self._commands_url} answered {response.status_code}")

@@ -47,5 +47,6 @@ def agent(
         unsent=unsent,
         goes_to=handed.endpoint,
         launcher_is_gone=lifeline.is_gone if lifeline is not None else lambda: False,
+        when_launcher_calls=lifeline.when_called if lifeline is not None else lambda call: None,
     )
     sys.exit(run_agent(assignment, Settings.load(os.environ, (*handed.overrides, *overrides))))

@@ -1,4 +1,4 @@
-"""How an agent learns that its `pacehound run` is gone without a word (kill -9), and why the watch goes on.
+"""How an agent learns that its `pacehound run` is gone without a word (kill -9), and why the watch goes on; or has one.
 
 The command runs on then, and its job is worth as much as before. Nobody starts helpers again any more, but those that
 are there can do their work: the agent watches while the command or a rank is there, and holds the head open meanwhile.
@@ -10,6 +10,7 @@ import os
 import select
 import socket
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 from pacehound.errors import Unavailable
@@ -26,7 +27,7 @@ class Lifeline:
     Parameters
     ----------
     descriptor
-        It reads as ended when `pacehound run` is gone.
+        It reads as ended when `pacehound run` is gone. What can be read there says that it has written something down.
     store
         The store whose head takes what this agent sends; `None`: it sends elsewhere.
     job
@@ -37,12 +38,19 @@ class Lifeline:
     def __init__(self, descriptor: int, store: Path | None, job: str) -> None:
         self._descriptor, self._store, self._job = descriptor, store, job
         self._gone = threading.Event()
+        self._when_called: Callable[[], object] = lambda: None
         self._lease: socket.socket | None = None
         threading.Thread(target=self._follow, name="lifeline", daemon=True).start()
 
     def is_gone(self) -> bool:
         """Whether it has left."""
         return self._gone.is_set()
+
+    def when_called(self, call: Callable[[], object]) -> None:
+        """Have this called, by the thread, when `pacehound run` says something or is gone."""
+        self._when_called = call
+        if self._gone.is_set():
+            call()
 
     def _follow(self) -> None:
         while True:
@@ -51,9 +59,12 @@ class Lifeline:
             watched: list[int | socket.socket] = [] if self._gone.is_set() else [self._descriptor]
             if self._lease is not None:
                 watched.append(self._lease)
-            readable, _, _ = select.select(watched, [], [], LOOK_EVERY_S)
-            if self._descriptor in readable and not _read(self._descriptor):
-                self._gone.set()
+            waits_for_head = self._store is not None and self._lease is None
+            readable, _, _ = select.select(watched, [], [], LOOK_EVERY_S if waits_for_head else None)
+            if self._descriptor in readable:
+                if not _read(self._descriptor):
+                    self._gone.set()
+                self._when_called()
             if self._lease in readable and self._lease is not None and not _receive(self._lease):
                 self._lease.close()
                 self._lease = None

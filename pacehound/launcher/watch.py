@@ -189,6 +189,7 @@ class Watch:
     def end(self, status: Status, why: str, deadline_s: float, should_stop: Callable[[], bool]) -> Outcome:
         """Let agent and head finish the job's events, until `deadline_s` (monotonic) at the latest."""
         write_ended(self.run_dir.path, exit_code=status.exit_code, signal_number=status.signal_number, why=why)
+        os.write(self._lifeline_end, b"\n")
         now_s = time.monotonic()
         if self._plan.destination is None and self._lease is None and not self._is_head_starting():
             deadline_s = min(deadline_s, now_s + _BROKEN_HEAD_S)
@@ -439,5 +440,5 @@ def _is_gone(lease: socket.socket) -> bool:
 
 
 def _pipe() -> tuple[int, int]:
-    """(end for the agent, end kept here): the agent reads its end and finds it closed when this process is gone."""
+    """(end for the agent, end kept here): what the agent reads tells it to look; its end is closed when we are gone."""
     return os.pipe2(os.O_CLOEXEC)

@@ -101,3 +101,15 @@ def test_a_waiting_poll_is_woken_by_a_message():
     reader.join(timeout=10.0)
     assert not reader.is_alive()
     assert values(found) == [b"1"]
+
+
+def test_a_waiting_poll_sleeps_on_where_others_are_told():
+    bus = MemoryBus()
+    reader = bus.subscribe([FINDINGS])
+    bus.subscribe([CALLS])
+    woken = []
+    reader.arrived.notify = lambda: woken.append(True)
+    bus.publish(CALLS, "k", b"1")
+    assert woken == []
+    bus.publish(FINDINGS, "k", b"1")
+    assert woken == [True]

@@ -21,7 +21,7 @@ from pacehound.runtime.head.state_file import StateFile, read_state
 
 logger = logging.getLogger(__name__)
 
-EVERY_S = 10.0
+EVERY_S = 30.0
 """What came within this is read again by the next head. Every five seconds took 0.3 % of a core beside four ranks."""
 MOST_SHARE = 0.02
 """Of its time that the pipeline's thread spends on writing its state: larger ones are written seldomer."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -75,7 +75,7 @@ _AGAIN_WITHIN_S = 30.0
 _STORE_RETRY_S = 5.0
 # What stands in the journal, and iterations, of which nobody is answered, is written once in so long; an insert takes
 # 4 to 10 ms however few rows it has.
-_LATE_S = 10.0
+_LATE_S = 30.0
 _LATE_MAX_BYTES = 16 * 1024 * 1024
 _WRITTEN_WITHIN_S = 0.5
 _AT_ONCE = 2048
@@ -144,9 +144,10 @@ class Head:
         if self._keeper is not None:
             keeping = Keeping(keeper=self._keeper, position=lambda: self.bus.position, stored=self._all_stored)
         pipeline = PipelineWorker(parts.pipeline, self._silence, self._clock, self.telemetry, on_rounds, keeping)
-        self._pipeline = self._loop("pipeline", (topics.CALLS, topics.HOSTS, topics.OPS), pipeline, recording=recording)
+        heard = (topics.CALLS, topics.HOSTS, topics.OPS)
+        self._pipeline = self._loop("pipeline", heard, pipeline, recording=recording, poll_s=settings.stream.tick_s / 2)
         self.mailbox = Mailbox(self._clock.now_ns())
-        self._actuators = self._loop("actuators", (topics.INCIDENTS,), parts.actuators(self))
+        self._actuators = self._loop("actuators", (topics.INCIDENTS,), parts.actuators(self), poll_s=0.5)
         self._alerts = (
             self._loop("alerts", (topics.INCIDENTS, topics.DECISIONS), parts.alerts)
             if parts.alerts is not None
@@ -158,7 +159,7 @@ class Head:
             else None
         )
         # Few, large inserts cost the training host least, and a sender can wait for so long.
-        how = {"max_messages": _AT_ONCE, "linger_s": 0.3, "longest_retry_s": _STORE_RETRY_S}
+        how = {"max_messages": _AT_ONCE, "linger_s": 0.3, "longest_retry_s": _STORE_RETRY_S, "poll_s": 1.0}
         late: tuple[Topic, ...] = ()
         if parts.late_writer is not None:
             journal = KEPT if self._keeper is not None else frozenset()
@@ -341,6 +342,10 @@ class Head:
         """Those that wait for the agents of a job, as one message, and the number to ask for next."""
         found, number = self.mailbox.commands(job, after, self._clock.now_ns())
         return b"".join(map(codec.encode, found)), number
+
+    def when_told(self, call: Callable[[], object]) -> None:
+        """Have this called with each command that comes, by any thread."""
+        self.mailbox.when_told(call)
 
     def results(self, job: str, after: int) -> tuple[list[CommandResult], int]:
         """What agents of a job have answered, and the number to ask for next."""

@@ -10,6 +10,7 @@ import logging
 import os
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Protocol
 
 import msgspec
@@ -38,6 +39,8 @@ _MOST_BODY_BYTES = 4 * MAX_MESSAGE_BYTES
 _MOST_UNCONFIRMED = MOST_CONNECTIONS
 """Each sender has one request on its way."""
 _RETRY_AFTER_S = 1
+_LONGEST_WAIT_S = 10.0
+"""For commands: less than what proxies let a connection be silent for."""
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -46,6 +49,8 @@ class CommandQuestion(msgspec.Struct, kw_only=True, frozen=True):
 
     job: str
     after: int = 0
+    wait_s: float = 0.0
+    """So long the answer may take, where there is none yet."""
 
 
 class Taken(Protocol):
@@ -88,6 +93,7 @@ def make_otlp_app(
     take_spans: Callable[[bytes], Taken],
     attempt_for: Callable[[Question], int],
     commands: Callable[[str, int], tuple[bytes, int]],
+    when_told: Callable[[Callable[[], object]], object],
     telemetry: Telemetry,
     token: str,
 ) -> web.Application:
@@ -109,6 +115,8 @@ def make_otlp_app(
         Which attempt of its job a run is that begins now; runs on a thread of its own.
     commands
         What waits for the agents of a job, and the number to ask for next.
+    when_told
+        Has something called with each command that comes, by any thread.
     telemetry
         Counts requests and bytes, and is rendered at `/metrics`.
     token
@@ -122,6 +130,8 @@ def make_otlp_app(
     unconfirmed: dict[bytes, asyncio.Task[Taken]] = {}  # by the digest of the request
     body_bytes = 0
     late: set[asyncio.Task[Taken]] = set()  # those that a sender has waited for in vain
+    waiting: set[asyncio.Event] = set()  # of agents that have asked for commands
+    is_ending = False
 
     @web.middleware
     async def check_token(request: web.Request, handler: _Handler) -> web.StreamResponse:
@@ -269,6 +279,17 @@ def make_otlp_app(
             asked = msgspec.json.decode(await request.read(), type=CommandQuestion)
         except UNREADABLE_JSON as error:
             raise web.HTTPBadRequest(text=f'send {{"job": "NAME", "after": 0}}: {error}\n') from error
+        news = asyncio.Event()
+        waiting.add(news)
+        try:
+            async with asyncio.timeout(min(max(asked.wait_s, 0.0), _LONGEST_WAIT_S)):
+                while not (commands(asked.job, asked.after)[0] or is_ending):
+                    await news.wait()
+                    news.clear()
+        except TimeoutError:
+            pass
+        finally:
+            waiting.discard(news)
         body, number = commands(asked.job, asked.after)
         return web.Response(body=body, content_type=PROTOBUF, headers={AFTER_HEADER: str(number)})
 
@@ -277,6 +298,24 @@ def make_otlp_app(
 
     async def metrics(request: web.Request) -> web.Response:
         return web.Response(text=telemetry.render(), headers={"Content-Type": "text/plain; version=0.0.4"})
+
+    def wake() -> None:
+        for news in waiting:
+            news.set()
+
+    async def begin(app: web.Application) -> None:
+        loop = asyncio.get_running_loop()
+
+        def tell() -> None:
+            with suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(wake)
+
+        when_told(tell)
+
+    async def end(app: web.Application) -> None:
+        nonlocal is_ending
+        is_ending = True
+        wake()
 
     async def close(app: web.Application) -> None:
         thread.shutdown(wait=True)
@@ -292,5 +331,7 @@ def make_otlp_app(
     app.router.add_post(COMMANDS_PATH, orders)
     app.router.add_get("/healthz", healthz)
     app.router.add_get("/metrics", metrics)
+    app.on_startup.append(begin)
+    app.on_shutdown.append(end)
     app.on_cleanup.append(close)
     return app

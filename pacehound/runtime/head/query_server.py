@@ -68,6 +68,10 @@ class Answers(Protocol):
         """Those that wait for the agents of a job, and the number to ask for next."""
         ...
 
+    def when_told(self, call: Callable[[], object]) -> None:
+        """Have this called with each command that comes, by any thread."""
+        ...
+
     def results(self, job: str, after: int) -> tuple[list[CommandResult], int]:
         """What agents have answered, and the number to ask for next."""
         ...

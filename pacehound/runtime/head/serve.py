@@ -98,6 +98,7 @@ async def serve(
             take_spans=take_spans,
             attempt_for=head.attempt_for,
             commands=head.commands,
+            when_told=head.when_told,
             telemetry=telemetry,
             token=listeners.token,
         ),

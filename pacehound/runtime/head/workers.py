@@ -36,6 +36,7 @@ logger = logging.getLogger(__name__)
 # What the store keeps. Rounds and watermarks pass from stage one to stage two within this process.
 STORED = tuple(topic for topic in topics.TOPICS.values() if topic is not topics.ROUNDS)
 _POLL_S = 0.2
+"""So often whoever acts as time passes is asked."""
 
 
 class HeadLoop(threading.Thread):
@@ -50,6 +51,7 @@ class HeadLoop(threading.Thread):
         telemetry: Telemetry,
         clock: Clock,
         *,
+        poll_s: float = _POLL_S,
         max_messages: int = 16,
         linger_s: float = 0.0,
         linger_below: int = MAX_MESSAGES,
@@ -69,7 +71,7 @@ class HeadLoop(threading.Thread):
             clock=clock,
             stages=Stages(telemetry, clock),
             max_messages=max_messages,
-            poll_s=_POLL_S,
+            poll_s=poll_s,
             linger_s=linger_s,
             linger_below=linger_below,
             longest_retry_s=longest_retry_s,

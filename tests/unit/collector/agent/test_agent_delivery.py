@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import threading
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from collector.agent.daemon import Assignment
 from collector.agent.daemon import run as run_agent
 from collector.agent.outbox import RETRY_FILE_NS
 from collector.agent.run_folder import RunFolder
+from collector.agent.waker import Waker
 from pacehound.errors import InvalidInput, InvalidSetting
 from pacehound.launcher.run_dir import write_command
 from pacehound.model.calls import CallBatch
@@ -277,14 +279,14 @@ def test_without_its_launcher_an_agent_watches_while_the_command_is_there(
     monkeypatch.setattr(daemon, "ORPHANED_NS", 0)
     looks = []
 
-    class Turns(threading.Event):
-        def wait(self, timeout: float | None = None) -> bool:
+    class Turns(Waker):
+        def wait(self, timeout_s: float, also: Collection[int] = ()) -> bool:
             looks.append(run.agent.has_closed)
             if len(looks) == 20:
                 write_command(run.path, 2**22 + 1)
             return False
 
     write_command(run.path, os.getpid())
-    daemon._watch(run.agent, RunFolder(run.path), Turns(), 0.0, lambda: True)
+    daemon._watch(run.agent, RunFolder(run.path), Turns(), threading.Event(), 0.0, lambda: True)
     assert len(looks) >= 20
     assert run.agent.has_closed

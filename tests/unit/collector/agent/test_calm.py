@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import threading
 from pathlib import Path
 
+import pytest
+
+from collector.agent.background import ThreadTaskRunner
+from collector.agent.waker import Waker
+from pacehound.launcher.lifeline import Lifeline
 from tests.fakes.agent_run import MS, AgentRun
 
 
@@ -12,39 +20,72 @@ def calls(run: AgentRun, ring, seqs: range) -> None:
         ring.done(seq, run.now_ns - 20 * MS, run.now_ns - 10 * MS)
 
 
-def test_it_is_calm_while_rings_fill_slowly_and_nothing_waits(tmp_path: Path) -> None:
+def test_it_waits_for_the_next_flush_and_less_where_a_ring_fills(tmp_path: Path) -> None:
     run = AgentRun(tmp_path)
     ring = run.joined(0, capacity=1_024)
-    for _ in range(50):
-        run.step()
-    assert run.agent.is_calm
-    calls(run, ring, range(8))
-    run.step()
-    assert run.agent.is_calm
-    calls(run, ring, range(8, 40))
-    run.step()
-    assert not run.agent.is_calm, "a 64th of the ring is filled between two looks"
-    run.step()
-    assert run.agent.is_calm
-
-
-def test_it_is_not_while_something_waits_for_the_receiver(tmp_path: Path) -> None:
-    run = AgentRun(tmp_path)
-    run.joined(0)
-    run.receiver.is_away = True
     run.flush()
     run.step()
-    assert not run.agent.is_calm
+    assert 0.9 < run.agent.may_wait_s(run.now_ns) < 1.0
+    calls(run, ring, range(4))
+    run.step(50)
+    assert run.agent.may_wait_s(run.now_ns) == pytest.approx(0.4), "160 records a second, and 64 more are let be"
+    calls(run, ring, range(4, 104))
+    run.step(50)
+    assert run.agent.may_wait_s(run.now_ns) == pytest.approx(0.016)
+
+
+def test_it_does_not_wait_while_something_waits_for_the_receiver(tmp_path: Path) -> None:
+    run = AgentRun(tmp_path)
+    run.step()
+    run.joined(0)
+    run.receiver.is_away = True
+    run.step(1_100)
+    assert run.agent.may_wait_s(run.now_ns) > 0.5, "a request with all of it is under way"
+    run.step()
+    assert run.agent.may_wait_s(run.now_ns) == 0.0
     run.receiver.is_away = False
     run.step(60_000)
     run.step()
-    run.step()
-    assert run.agent.is_calm
+    assert run.agent.may_wait_s(run.now_ns) > 0.5
 
 
-def test_it_is_not_where_the_ends_of_iterations_are_waited_for(tmp_path: Path) -> None:
+def test_it_does_not_wait_where_the_ends_of_iterations_are_waited_for(tmp_path: Path) -> None:
     run = AgentRun(tmp_path, "agent.digests_from_ranks=2")
     run.joined(0)
     run.flush()
     run.step()
-    assert not run.agent.is_calm
+    assert run.agent.may_wait_s(run.now_ns) == 0.0
+
+
+def test_a_receiver_that_has_answered_wakes_whoever_sleeps() -> None:
+    waker = Waker()
+    tasks: ThreadTaskRunner[int] = ThreadTaskRunner("test", when_done=waker.wake)
+    tasks.run(lambda: 5)
+    assert waker.wait(60.0)
+    assert tasks.results() == [5]
+    assert not waker.wait(0.0)
+    tasks.close(60.0)
+
+
+def test_a_descriptor_with_something_to_read_wakes_until_it_is_read() -> None:
+    waker = Waker()
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        assert not waker.wait(0.0, (ours.fileno(),))
+        theirs.send(b"x")
+        assert waker.wait(60.0, (ours.fileno(),))
+        assert ours.recv(1) == b"x"
+        assert not waker.wait(0.0, (ours.fileno(),))
+
+
+def test_a_launcher_that_says_something_or_leaves_calls(tmp_path: Path) -> None:
+    ours, theirs = os.pipe()
+    lifeline = Lifeline(ours, None, "job")
+    called = threading.Semaphore(0)
+    lifeline.when_called(called.release)
+    os.write(theirs, b"\n")
+    assert called.acquire(timeout=60.0)
+    assert not lifeline.is_gone()
+    os.close(theirs)
+    assert called.acquire(timeout=60.0)
+    assert lifeline.is_gone()

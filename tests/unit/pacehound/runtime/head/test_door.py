@@ -8,6 +8,7 @@ import threading
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
@@ -18,10 +19,12 @@ from head_parts import MemoryStore, parts, sample
 from collector.agent.background import ThreadTaskRunner
 from collector.agent.delivery import Delivery, Outcome
 from collector.agent.outbox import Outbox, Outgoing
+from pacehound.bus.mailbox import Mailbox
 from pacehound.bus.otlp import OtlpProducer
+from pacehound.bus.otlp_headers import COMMANDS_PATH
 from pacehound.clock import ManualClock
 from pacehound.model import codec
-from pacehound.model.events import DeadLetter
+from pacehound.model.events import Command, DeadLetter
 from pacehound.runtime.head import otlp_receiver, query_server
 from pacehound.runtime.head.node import Head, IngestResult
 from pacehound.runtime.status import Scrape
@@ -49,26 +52,28 @@ def door_of(head: Head) -> TestServer:
             take_spans=head.ingest,
             attempt_for=head.attempt_for,
             commands=head.commands,
+            when_told=head.when_told,
             telemetry=head.telemetry,
             token="",
         )
     )
 
 
-def app(log: ManualLog, token: str) -> web.Application:
+def app_of(log: ManualLog, token: str = "", **others: Any) -> web.Application:
+    commands = {"commands": lambda job, after: (b"", after), "when_told": lambda call: None} | others
     return otlp_receiver.make_otlp_app(
         log=log,
         take_logs=log.take,
         take_spans=log.take,
         attempt_for=lambda question: 0,
-        commands=lambda job, after: (b"", after),
         telemetry=Telemetry(),
         token=token,
+        **commands,
     )
 
 
 def made(log: ManualLog, token: str = "") -> TestServer:
-    return TestServer(app(log, token))
+    return TestServer(app_of(log, token))
 
 
 ASK_METRICS = b"GET /metrics HTTP/1.1\r\nHost: h\r\n"
@@ -86,6 +91,52 @@ async def taken(client: TestClient, path: str, body: bytes = b"abc") -> bool:
         while (status := await post(client, path, body)) == 503:
             pass
     return status == 200
+
+
+async def asked(client: TestClient, job: str, wait_s: float) -> bytes:
+    response = await client.post(COMMANDS_PATH, json={"job": job, "after": 0, "wait_s": wait_s})
+    return await response.read()
+
+
+def command(job: str) -> Command:
+    return Command(job=job, attempt=0, time_ns=5, order=b"", key="", signature=b"")
+
+
+def test_whoever_asks_for_commands_hears_of_one_when_it_comes_and_not_of_others() -> None:
+    async def scenario() -> None:
+        box = Mailbox(first=0)
+
+        def commands(job: str, after: int) -> tuple[bytes, int]:
+            found, number = box.commands(job, after, now_ns=6)
+            return b"".join(map(codec.encode, found)), number
+
+        app = app_of(ManualLog(), commands=commands, when_told=box.when_told)
+        async with TestClient(TestServer(app)) as client:
+            assert await asyncio.wait_for(asked(client, "j", 0.0), 5) == b""
+            assert await asyncio.wait_for(asked(client, "j", 0.05), 5) == b""
+            waiting = asyncio.create_task(asked(client, "j", 10.0))
+            for job, is_done in (("k", False), ("j", True)):
+                await asyncio.wait({waiting}, timeout=0.2)
+                assert not waiting.done()
+                await asyncio.to_thread(box.put, command(job), 6)
+                await asyncio.wait({waiting}, timeout=5.0 if is_done else 0.2)
+                assert waiting.done() == is_done
+            assert codec.decode(await waiting) == [command("j")]
+            assert codec.decode(await asked(client, "j", 10.0)) == [command("j")], "it is there already"
+
+    asyncio.run(scenario())
+
+
+def test_a_head_that_ends_keeps_nobody_waiting_for_commands() -> None:
+    async def scenario() -> None:
+        async with TestClient(TestServer(app_of(ManualLog()))) as client:
+            waiting = asyncio.create_task(asked(client, "j", 10.0))
+            await asyncio.wait({waiting}, timeout=0.2)
+            assert not waiting.done()
+            await asyncio.wait_for(client.server.app.shutdown(), 5)
+            assert await asyncio.wait_for(waiting, 5) == b""
+
+    asyncio.run(scenario())
 
 
 async def said_to(server: TestServer, sent: bytes) -> bytes:
@@ -326,7 +377,7 @@ def test_over_a_socket_the_kernel_says_who_it_is_and_this_user_needs_no_token(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario() -> list[int]:
-        runner = web.AppRunner(app(ManualLog(), "s3cret"))
+        runner = web.AppRunner(app_of(ManualLog(), "s3cret"))
         await runner.setup()
         await web.UnixSite(runner, str(tmp_path / "otlp.sock")).start()
         connector = aiohttp.UnixConnector(str(tmp_path / "otlp.sock"))
