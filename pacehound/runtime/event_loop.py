@@ -258,7 +258,7 @@ class EventLoop:
                 try:
                     n_worked = self.turn()
                     backoff.reset()
-                    if 0 < n_worked < self._linger_below and self._linger_s:
+                    if 0 < n_worked < self._linger_below and self._linger_s and not self._is_unsettled:
                         self.hurried.wait(self._linger_s)
                     self.hurried.clear()
                 except Unavailable as error:

@@ -21,7 +21,7 @@ from pacehound.runtime.head.state_file import StateFile, read_state
 
 logger = logging.getLogger(__name__)
 
-EVERY_S = 30.0
+FIRST_S, EVERY_S = 10.0, 30.0
 """What came within this is read again by the next head. Every five seconds took 0.3 % of a core beside four ranks."""
 MOST_SHARE = 0.02
 """Of its time that the pipeline's thread spends on writing its state: larger ones are written seldomer."""
@@ -98,23 +98,27 @@ class Keeper:
         """The file has not every part as it is, but for those that have changed."""
         self._covered = self._handled = first
         self._pending: _Pending | None = None
-        self._not_before_s = clock.monotonic_s() + EVERY_S
+        self._not_before_s = clock.monotonic_s() + FIRST_S
 
     def handled(self, message: Message) -> None:
         """The pipeline has taken a message in."""
         if message.number >= 0:
             self._handled = message.number + 1
 
-    def look(self, position: int) -> None:
-        """All that was concluded so far stands on the bus, before this position: encode the state if it is due."""
+    def look(self, position: int) -> bool:
+        """All that was concluded so far stands on the bus, before this position: encode the state if it is due.
+
+        Whether that was done: it is written when the store has dealt with the bus up to there.
+        """
         now_s = self._clock.monotonic_s()
         if self._pending is not None or self._handled == self._covered or now_s < self._not_before_s:
-            return
+            return False
         is_anew, self._is_anew = self._is_anew, False
         changed, names = self._pipeline.changed(everything=is_anew)
         self._pending = _Pending(changed, names, self._handled, position)
         took_s = self._clock.monotonic_s() - now_s
         self._not_before_s = now_s + max(EVERY_S, took_s / MOST_SHARE)
+        return True
 
     def write(self, stored: int) -> None:
         """Write the state that waits, if the store has dealt with the bus up to what was concluded before it."""

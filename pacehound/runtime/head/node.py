@@ -142,7 +142,12 @@ class Head:
         on_rounds = parts.traces.on_rounds if parts.traces is not None else None
         keeping = None
         if self._keeper is not None:
-            keeping = Keeping(keeper=self._keeper, position=lambda: self.bus.position, stored=self._all_stored)
+            keeping = Keeping(
+                keeper=self._keeper,
+                position=lambda: self.bus.position,
+                stored=self._all_stored,
+                store_now=self._hurry_late,
+            )
         pipeline = PipelineWorker(parts.pipeline, self._silence, self._clock, self.telemetry, on_rounds, keeping)
         heard = (topics.CALLS, topics.HOSTS, topics.OPS)
         self._pipeline = self._loop("pipeline", heard, pipeline, recording=recording, poll_s=settings.stream.tick_s / 2)
@@ -521,7 +526,11 @@ class Head:
             self._needs_store = position
         elif is_lost:
             self._needs_late = position
-        if self._late is not None and (is_lost or self.bus.held_bytes > _LATE_MAX_BYTES):
+        if is_lost or self.bus.held_bytes > _LATE_MAX_BYTES:
+            self._hurry_late()
+
+    def _hurry_late(self) -> None:
+        if self._late is not None:
             self._late.hurry()
 
     @property

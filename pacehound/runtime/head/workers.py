@@ -146,11 +146,15 @@ class RecordedConsumer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keeping:
-    """Who keeps the state of the pipeline, and what he has to know of the bus: its end, and how far the store is."""
+    """Who keeps the state of the pipeline, and what he has to know of the bus: its end, and how far the store is.
+
+    `store_now` has it stored at once: a state waits for that.
+    """
 
     keeper: Keeper
     position: Callable[[], int]
     stored: Callable[[], int]
+    store_now: Callable[[], object]
 
 
 class PipelineWorker(EventWorker):
@@ -209,6 +213,7 @@ class PipelineWorker(EventWorker):
         if self._keeping is None:
             return
         try:
-            self._keeping.keeper.look(self._keeping.position())
+            if self._keeping.keeper.look(self._keeping.position()):
+                self._keeping.store_now()
         except Exception:
             logger.exception("the state of the operators cannot be kept")

@@ -29,6 +29,7 @@ class Assignment:
     unsent: Path | None
     goes_to: str
     launcher_is_gone: Callable[[], bool]
+    when_launcher_calls: Callable[[Callable[[], object]], object]
 
 
 def run(assignment, settings):
