@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from pacehound.bus import Message
 from pacehound.clock import Clock
-from pacehound.errors import Unavailable
+from pacehound.errors import InvalidEvent, Unavailable
 from pacehound.model.events import DeadLetter
 from pacehound.model.routing import Event
 from pacehound.runtime.dead_letter import dead_letter_of
 from pacehound.runtime.event_loop import EventWorker
 from storage.client import Store
 from storage.engine_code import UnneededCode
-from storage.gather import Rows
+from storage.gather import Insert, Rows
 
 
 class StoreWorker(EventWorker):
@@ -34,7 +36,7 @@ class StoreWorker(EventWorker):
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
         self._clock = clock
-        self._rows = Rows(at_once=True)
+        self._rows = Rows()
         self._taken: list[tuple[Event, Message]] = []
         self._unneeded = UnneededCode(clock)
 
@@ -44,15 +46,13 @@ class StoreWorker(EventWorker):
         return []
 
     def on_event(self, event: Event, message: Message) -> list[Event]:
-        """Take an event; a value that no table takes refuses it."""
+        """Take an event; whether its values fit is seen when the rows of all become columns."""
         self._rows.add(event)
         self._taken.append((event, message))
         return []
 
     def settle(self) -> list[Event]:
-        """Insert what was taken.
-
-        Where the engine answers and refuses, the events are inserted one by one, so that a bad one takes no others.
+        """Insert what was taken; dead letters of what no table takes, which takes no others with it.
 
         Raises
         ------
@@ -62,26 +62,41 @@ class StoreWorker(EventWorker):
         """
         refused: list[Event] = []
         try:
-            self._insert(self._rows)
+            try:
+                inserts = [*self._rows.inserts()]
+            except InvalidEvent:  # seldom
+                fitting, refused = self._fitting()
+                inserts = [*fitting.inserts()]
+            self._insert(inserts)
         except Unavailable:
             raise
-        except Exception:
+        except Exception:  # the engine answers and refuses
             refused = [letter for event, message in self._taken if (letter := self._alone(event, message)) is not None]
-        self._rows = Rows(at_once=True)
+        self._rows = Rows()
         self._taken = []
         return refused
 
+    def _fitting(self) -> tuple[Rows, list[Event]]:
+        """The rows of those that fit, and letters of the others."""
+        rows, letters = Rows(at_once=True), list[Event]()
+        for event, message in self._taken:
+            try:
+                rows.add(event)
+            except InvalidEvent as error:
+                letters.append(dead_letter_of(message, error, self._clock.now_ns()))
+        return rows, letters
+
     def _alone(self, event: Event, message: Message) -> DeadLetter | None:
         rows = Rows(at_once=True)
-        rows.add(event)
         try:
-            self._insert(rows)
+            rows.add(event)
+            self._insert(rows.inserts())
         except Unavailable:
             raise
         except Exception as error:
             return dead_letter_of(message, error, self._clock.now_ns())
         return None
 
-    def _insert(self, rows: Rows) -> None:
-        for insert in rows.inserts():
+    def _insert(self, inserts: Iterable[Insert]) -> None:
+        for insert in inserts:
             self._store.insert(insert.table, insert.rows)

@@ -7,6 +7,7 @@ the log, events out.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import cast
 
 from pacehound.errors import PartlyRefused
@@ -20,7 +21,7 @@ from streams.job.stage_two import StageTwo
 from streams.rounds.shard import hear_flush
 from streams.rounds.stage_one import OpenStream, StageOne, StageTwoInput
 from streams.slow.base_times import base_times
-from streams.snapshots.codec import MalformedState
+from streams.snapshots.codec import MalformedState, StateCodec
 from streams.snapshots.schema import state_codec
 
 MAX_ENDED_JOBS = 1_000
@@ -46,6 +47,10 @@ class Pipeline:
         self._jobs: dict[str, StageTwo] = {}
         self.counts: dict[str, int] = {}
         self._touched: set[str] = set()  # parts that are not as they were when `changed` was asked last
+
+    @cached_property
+    def _codec(self) -> StateCodec:
+        return state_codec(self._settings)
 
     def on_event(self, event: Event) -> list[Event]:
         """One event of `calls` or `hosts`; what it leads to, in order.
@@ -126,7 +131,7 @@ class Pipeline:
 
     def snapshot(self) -> bytes:
         """The state of every operator."""
-        return state_codec(self._settings).encode((self._keys, self._jobs, self.counts))
+        return self._codec.encode((self._keys, self._jobs, self.counts))
 
     @classmethod
     def restore(cls, snapshot: bytes, settings: Settings) -> Pipeline:
@@ -138,7 +143,7 @@ class Pipeline:
             The bytes are no snapshot of this schema. Replay, or start anew and say so; never go on with half a state.
         """
         pipeline = cls(settings)
-        pipeline._keys, pipeline._jobs, pipeline.counts = state_codec(settings).decode(snapshot)
+        pipeline._keys, pipeline._jobs, pipeline.counts = pipeline._codec.decode(snapshot)
         return pipeline
 
     def changed(self, *, everything: bool = False) -> tuple[dict[str, bytes], set[str]]:
@@ -146,11 +151,12 @@ class Pipeline:
 
         A part is a communicator or a job, so that what a job that is quiet keeps is not written again and again.
         """
-        codec = state_codec(self._settings)
         parts: dict[str, object] = {_KEY + name: stage_one for name, stage_one in self._keys.items()}
         parts |= {_JOB + name: job for name, job in self._jobs.items()}
-        written = {name: codec.encode(part) for name, part in parts.items() if everything or name in self._touched}
-        written[_COUNTS] = codec.encode(self.counts)
+        written = {
+            name: self._codec.encode(part) for name, part in parts.items() if everything or name in self._touched
+        }
+        written[_COUNTS] = self._codec.encode(self.counts)
         self._touched.clear()
         return written, {*parts, _COUNTS}
 
@@ -162,8 +168,7 @@ class Pipeline:
         MalformedState
             One of them cannot be read by this version; nothing was taken.
         """
-        codec = state_codec(self._settings)
-        found = {name: codec.decode(content) for name, content in parts.items()}
+        found = {name: self._codec.decode(content) for name, content in parts.items()}
         for name, part in found.items():
             if not isinstance(part, dict if name == _COUNTS else StageOne if name.startswith(_KEY) else StageTwo):
                 raise MalformedState(f"{name!r} is a {type(part).__name__}")
