@@ -177,8 +177,8 @@ class Pipeline:
         self._jobs = {name.removeprefix(_JOB): part for name, part in found.items() if name.startswith(_JOB)}
 
     def open_incidents(self) -> set[str]:
-        """The ids of those that it follows."""
-        in_jobs = [operator for job in self._jobs.values() for operator in job.attempts.values()]
+        """The ids of those that it follows; may be asked while another thread feeds it."""
+        in_jobs = [operator for job in list(self._jobs.values()) for operator in list(job.attempts.values())]
         return {incident for operator in in_jobs for incident in operator.open_incidents()}
 
     def _job(self, job: str) -> StageTwo:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from pacehound.errors import InvalidEvent
 from streams.rounds.call_rows import CallRows
+from streams.rounds.room import from_snapshot
 from streams.rounds.row_loops import (
     GridInC,
     complete_lines,
@@ -162,12 +163,11 @@ class RoundGrid:
             self._be_empty()
             return
         names = _GRID if len(lines) == len(_GRID) else (*_GRID, *_Extras.__slots__)
+        arrays = []
         for name, array in zip(names, lines, strict=True):
             kind, n_axes = _KINDS[name]
-            if array.shape != (n_lines, n_ranks)[:n_axes] or array.dtype != kind:
-                what = f"{array.dtype} {array.shape}"
-                raise ValueError(f"a grid of {n_lines} rounds and {n_ranks} ranks has {name} as {what}")
-        arrays = [_writable(array) for array in lines]
+            what = f"{name} of a grid of {n_lines} rounds and {n_ranks} ranks"
+            arrays.append(from_snapshot(array, kind, (n_lines, n_ranks)[:n_axes], what))
         self.__dict__.update(zip(_GRID, arrays[: len(_GRID)], strict=True))
         if len(arrays) > len(_GRID):
             self._extras = _Extras(*arrays[len(_GRID) :])
@@ -353,8 +353,3 @@ def _no_lines(n_ranks: int) -> tuple[list[npt.NDArray[Any]], GridInC]:
     """What grids share that have no room at all: there is nothing in it that could be written to."""
     lines = _lines(0, n_ranks)
     return lines, grid_in_c(n_ranks, lines)
-
-
-def _writable(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """As C takes it: of a snapshot, what it lies in may be read alone."""
-    return np.require(array, requirements=["C", "A", "W"])

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pacehound.model.calls import Sees
-from streams.rounds.room import with_room
+from streams.rounds.room import from_snapshot, with_room
 
 Int64Array = npt.NDArray[np.int64]
 
@@ -191,13 +191,14 @@ class DigestLines:
     def __setstate__(self, state: dict[str, Any]) -> None:
         """What contradicts itself is refused (`ValueError`): rows are put where these numbers say."""
         self.__init__()  # type: ignore[misc]
+        shapes = {"owner": (None,), "width": (None,), "pair": (None, 2), "member": (None,)}
         self.owner, self.width, self.pair, self.member = (
-            _numbers(state[name]) for name in ("owner", "width", "pair", "member")
+            from_snapshot(state[name], np.int64, shape, f"{name} of digests") for name, shape in shapes.items()
         )
         self._known = state["known"]
         self.n_lines, self.n_cells = len(self.owner), len(self.member)
         self.first = np.cumsum(self.width) - self.width
-        is_sound = self.width.shape == (self.n_lines,) and self.pair.shape == (self.n_lines, 2)
+        is_sound = len(self.width) == len(self.pair) == self.n_lines
         is_sound &= bool((self.width > 0).all()) and int(self.width.sum()) == self.n_cells
         is_sound &= bool((self.member >= 0).all() and (self.member < self.n_cells).all())
         if not is_sound:
@@ -220,10 +221,3 @@ class DigestLines:
         if owner not in self._known or (width != 2 and sender >= 0):
             raise ValueError(f"a line of digests is of {width} ranks and of communicator {owner}, which is not known")
         self._line_of[owner, sender, receiver] = line
-
-
-def _numbers(column: npt.NDArray[Any]) -> Int64Array:
-    """As they are written to: what a snapshot lies in may be read alone."""
-    if column.dtype != np.int64:
-        raise ValueError(f"digests have a column of {column.dtype}, not int64")
-    return np.require(column, requirements=["C", "A", "W"])

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from streams.rounds.digest_places import Int64Array, Places
 from streams.rounds.digest_rows import DigestRows
-from streams.rounds.room import with_room
+from streams.rounds.room import from_snapshot, with_room
 
 OF_LINES = {"n_seen": np.int64, "is_closed": np.bool_, "op": np.int8, "size_bytes": np.int64, "algorithm": np.int8}
 OF_CELLS = {"is_seen": np.bool_, "arrival_ns": np.int64, "start_ns": np.int64, "end_ns": np.int64}
@@ -129,11 +129,8 @@ class DigestStep:
         kinds: list[Any] = [*OF_LINES.values(), *OF_CELLS.values(), np.float64][: len(columns)]
         shapes: list[tuple[int, ...]] = [(len(width),) for _ in OF_LINES]
         shapes = [*shapes, *((n_cells,) for _ in OF_CELLS), (2, n_cells)][: len(columns)]
-        for column, kind, shape in zip(columns, kinds, shapes, strict=True):
-            if column.dtype != kind or column.shape != shape:
-                what = f"{column.dtype} {column.shape}"
-                raise ValueError(f"digests of a step have a column of {what}, not {np.dtype(kind)} {shape}")
-        arrays: list[Any] = [np.require(column, requirements=["C", "A", "W"]) for column in columns]
+        what = "a column of a step of digests"
+        arrays: list[Any] = [from_snapshot(*one, what) for one in zip(columns, kinds, shapes, strict=True)]
         step = cls(*arrays)
         step.n_begun, step.n_closed = int(np.count_nonzero(step.n_seen)), int(np.count_nonzero(step.is_closed))
         step.complete = [np.flatnonzero((step.n_seen == width) & ~step.is_closed)]

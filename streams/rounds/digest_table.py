@@ -19,7 +19,7 @@ from streams.rounds.digest_places import DigestLines, Int64Array, Places
 from streams.rounds.digest_rounds import Chosen, Digested, cells_of, rounds_of
 from streams.rounds.digest_rows import DigestRows
 from streams.rounds.digest_step import DigestStep
-from streams.rounds.room import with_room
+from streams.rounds.room import from_snapshot, with_room
 from streams.rounds.round_table import joined
 
 BoolArray = npt.NDArray[np.bool_]
@@ -215,10 +215,7 @@ class DigestTable:
             setattr(self, name, state[name])
         n_lines, n_cells = self.lines.n_lines, self.lines.n_cells
         for name, n in (("over_seq", n_lines), ("told_seq", n_cells)):
-            column = state[name]
-            if column.dtype != np.int64 or column.shape != (n,):
-                raise ValueError(f"digests have {name} of {column.dtype} {column.shape}, not int64 {(n,)}")
-            setattr(self, f"_{name}", np.require(column, requirements=["C", "A", "W"]))
+            setattr(self, f"_{name}", from_snapshot(state[name], np.int64, (n,), f"{name} of digests"))
         width = self.lines.width
         self._steps = {seq: DigestStep.read(columns, width, n_cells) for seq, columns in state["steps"].items()}
 

@@ -1,4 +1,4 @@
-"""Arrays that grow."""
+"""Arrays that grow, and that come back from a snapshot."""
 
 from __future__ import annotations
 
@@ -18,3 +18,32 @@ def with_room(column: npt.NDArray[Any], n: int) -> npt.NDArray[Any]:
         return column
     more = np.zeros((max(n, 2 * len(column)) - len(column), *column.shape[1:]), column.dtype)
     return np.concatenate((column, more))
+
+
+def from_snapshot(
+    column: npt.NDArray[Any], kind: npt.DTypeLike, shape: tuple[int | None, ...], what: str
+) -> npt.NDArray[Any]:
+    """The array as C takes it and as it is written to: what it lies in may be read alone.
+
+    Parameters
+    ----------
+    column
+        As it was read.
+    kind, shape
+        What it must be; `None` stands for any length.
+    what
+        Whose it is, for the error.
+
+    Raises
+    ------
+    ValueError
+        It is of another type or shape: compiled loops would read what is not there.
+
+    """
+    is_fitting = len(column.shape) == len(shape) and all(
+        wanted in (None, found) for wanted, found in zip(shape, column.shape, strict=True)
+    )
+    if column.dtype != kind or not is_fitting:
+        wanted = ", ".join("any" if n is None else str(n) for n in shape)
+        raise ValueError(f"{what} is {column.dtype} {column.shape} in a snapshot, not {np.dtype(kind)} ({wanted})")
+    return np.require(column, requirements=["C", "A", "W"])
