@@ -17,8 +17,8 @@ from pacehound.model.shards import SHARD_KEY
 from pacehound.model.topics import Topic
 from pacehound.settings import KafkaSettings, Settings
 from streams.job.stage_two import StageTwo
+from streams.kafka.outputs import Followed, together, told
 from streams.kafka.partition import Stamp
-from streams.kafka.worker import concluded
 from streams.rounds.shard import Shard
 from streams.rounds.stage_one import StageOne
 
@@ -122,9 +122,10 @@ def _stage_one(
     for message in ordered(read_to_end(kafka, topic)):
         kind = Shard if message.key.startswith(SHARD_KEY) else StageOne
         stage = keys.setdefault(message.key, kind(settings))
-        for event in codec.decode(message.value):
+        events = codec.decode(message.value)
+        for event in events:
             if isinstance(event, Tick):
                 ticks[event.job] = ticks.get(event.job, 0) + 1
-            results = stage.on_event(event)
-            if results:
-                yield f"{topic.name}/{message.key}", b"".join(map(codec.encode, concluded(event, results)))
+        followed = told(Followed(event, stage.on_event(event)) for event in events)
+        for _, joined in together((event, codec.encode(event)) for event in followed):
+            yield f"{topic.name}/{message.key}", joined

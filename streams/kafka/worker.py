@@ -10,23 +10,21 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Protocol, cast
+from typing import Any, Protocol
 
 from pacehound.bus import Message, Place
-from pacehound.bus.kafka import MAX_MESSAGE_BYTES, KafkaProducer
+from pacehound.bus.kafka import KafkaProducer
 from pacehound.bus.kafka_reader import first_offset_from, oldest_offsets, read_to_end
 from pacehound.clock import Clock
 from pacehound.errors import BusFull, InvalidEvent, PartlyRefused, RejectedMessage, Unavailable
 from pacehound.model import codec, topics
-from pacehound.model.conclusions import Concluded, Conclusions
 from pacehound.model.digested_pairs import DigestedPairs
 from pacehound.model.events import Tick, Topology
 from pacehound.model.flushes import Flush
 from pacehound.model.operations import Operations
-from pacehound.model.rounds import Rounds
 from pacehound.model.routing import Event, route
 from pacehound.model.shards import SHARD_KEY
 from pacehound.model.topics import Topic
@@ -42,11 +40,12 @@ from pacehound.runtime.metric_names import (
     SKIPPED,
     TICKS,
 )
-from pacehound.runtime.records import dead_letters_of, worked
+from pacehound.runtime.records import Outcome, dead_letters_of, worked
 from pacehound.runtime.silence import Silence
 from pacehound.runtime.telemetry import Telemetry
 from pacehound.settings import Settings
 from streams.job.stage_two import StageTwo
+from streams.kafka.outputs import Followed, encoded, together, told
 from streams.kafka.partition import MARKER, Gap, KeyState, Partition, SnapshotReader
 from streams.kafka.topologies import KnownTopologies, as_said, headers_of
 from streams.kafka.undelivered import Undelivered
@@ -64,11 +63,6 @@ minute, and a worker that takes over reads what came since)."""
 FLUSH_S = 300.0
 TICK_GRACE_S = 10.0
 REACHED_WITHIN_S = 1.0
-LARGEST_OUTPUT_BYTES = MAX_MESSAGE_BYTES - 64 * 1024
-"""Key, stamp and Kafka's own frame need some room, too."""
-MAX_CONCLUDED_CELLS = 16_384
-"""Rounds times ranks that are said at once, of 24 to 40 bytes each: what is larger by itself is said by itself, or cut
-where that can be done."""
 ASKED_AGAIN_AFTER_S = 2.0
 """The group may change while it goes back; there may be nothing to go back to; and nothing new may come."""
 LOOKED_UP_WITHIN_S = 5.0
@@ -190,7 +184,7 @@ class StreamsWorker:
         """Tell a state that is begun anew what the log may have forgotten."""
         if isinstance(state.operator, StageTwo):
             for event in self._jobs_topologies(message) if state.is_begun_anew else ():
-                await self._send(partition, message, state, event, state.operator.on_event(event))
+                await self._send(partition, message, state, [Followed(event, state.operator.on_event(event))])
             return
         for topology in self._topologies.before(message.key, state.began):
             try:
@@ -199,7 +193,7 @@ class StreamsWorker:
                 logger.warning("%s/%d@%d: what was announced before contradicts itself: %s", *_where(message), error)
                 continue
             state.announced[topology.identity()] = None
-            await self._send(partition, message, state, topology, results)
+            await self._send(partition, message, state, [Followed(topology, results)])
 
     def _jobs_topologies(self, message: Message) -> list[Event]:
         attempts = {
@@ -241,68 +235,65 @@ class StreamsWorker:
             return list(state.operator.on_event(event))
 
         refused = []
+        followed: list[tuple[Outcome[Any], Followed]] = []
         for outcome in worked(message, work):
-            error = outcome.error
-            if outcome.event is not None and (error is None or isinstance(error, PartlyRefused)):
+            event, error = outcome.event, outcome.error
+            if event is not None and (error is None or isinstance(error, PartlyRefused)):
                 is_kept = True
+                followed.append((outcome, Followed(event, outcome.result or [])))
                 try:
-                    await self._note_topology(message, state, outcome.event)
-                    await self._send(partition, message, state, outcome.event, outcome.result or [])
-                    self._hear(outcome.event, message.key)
+                    await self._note_topology(message, state, event)
+                    self._hear(event, message.key)
                 except Unavailable:
                     raise
                 except Exception as fault:
-                    error = fault
-                    if not isinstance(error, RejectedMessage):
-                        logger.exception("what follows could not be sent on: %s/%d@%d", *_where(message))
+                    logger.exception("a topology could not be kept: %s/%d@%d", *_where(message))
+                    error = error or fault
             if error is not None:
-                if not isinstance(error, RejectedMessage):
-                    # A fault of ours: it must neither stop the partition nor disappear.
-                    self._telemetry.add(PIPELINE_FAILURES)
-                self._telemetry.add(DEAD_LETTERED, topic=message.topic, error=type(error).__name__)
                 refused.append(replace(outcome, error=error))
+        try:
+            await self._send(partition, message, state, [one for _, one in followed])
+        except Unavailable:
+            raise
+        except Exception as fault:  # the first of it stands for all
+            if not isinstance(fault, RejectedMessage):
+                logger.exception("what follows could not be sent on: %s/%d@%d", *_where(message))
+            refused.append(replace(followed[-1][0], error=fault))
+        for outcome in refused:
+            if not isinstance(outcome.error, RejectedMessage):
+                # A fault of ours: it must neither stop the partition nor disappear.
+                self._telemetry.add(PIPELINE_FAILURES)
+            self._telemetry.add(DEAD_LETTERED, topic=message.topic, error=type(outcome.error).__name__)
         for letter in dead_letters_of(message, refused, self._clock.now_ns()):
             await self._publish(letter)
         return is_kept
 
     async def _send(
-        self,
-        partition: Partition[Stage],
-        message: Message,
-        state: KeyState[Stage],
-        event: Event,
-        results: Sequence[Event | DigestedPairs],
+        self, partition: Partition[Stage], message: Message, state: KeyState[Stage], followed: Sequence[Followed]
     ) -> None:
-        """Send on what follows from an event.
+        """Send on what follows from the events of a message; to stage two in as few messages as may be.
 
         Raises
         ------
         InvalidEvent
             A result is larger than a message may be. The others are sent, and the numbers of what is sent have no gap:
             stage two would wait behind it for ever.
+        ValueError
+            A result holds what cannot be written, a fault of ours; the same holds of the others.
 
         """
-        refused: InvalidEvent | None = None
-        bodies: list[bytearray] = []
-        for result in results:
-            self._telemetry.add(EVENTS_OUT, kind=type(result).__name__)
-        for result in concluded(event, results):
-            body = codec.encode(result)
-            if len(body) > LARGEST_OUTPUT_BYTES:
-                refused = InvalidEvent(
-                    f"a {type(result).__name__} of {len(body)} bytes follows from it; "
-                    f"at most {LARGEST_OUTPUT_BYTES} can be sent on"
-                )
-            elif isinstance(state.operator, StageTwo):
-                topic, key = route(result)
+        for one in followed:
+            for result in one.results:
+                self._telemetry.add(EVENTS_OUT, kind=type(result).__name__)
+        bodies, refused = encoded(told(followed))
+        if isinstance(state.operator, StageTwo):
+            for event, body in bodies:
+                topic, key = route(event)
                 await self._put(topic, key, body)
-            elif bodies and len(bodies[-1]) + len(body) <= LARGEST_OUTPUT_BYTES:
-                bodies[-1] += body
-            else:
-                bodies.append(bytearray(body))
-        for joined in bodies:
-            stamp = partition.stamp(message.key, state)
-            await self._put(topics.ROUNDS, event.job, bytes(joined), (stamp.header(),))
+        else:
+            for job, joined in together(bodies):
+                stamp = partition.stamp(message.key, state)
+                await self._put(topics.ROUNDS, job, joined, (stamp.header(),))
         if refused is not None:
             raise refused
 
@@ -560,45 +551,6 @@ class StreamsWorker:
             opened = streams[name]
             await self._publish(Tick(job=opened.job, attempt=opened.attempt, time_ns=self._clock.now_ns(), stream=name))
             self._telemetry.add(TICKS)
-
-
-def concluded(event: Event, results: Sequence[Event | DigestedPairs]) -> Sequence[Event]:
-    """What follows from a flush is said at once; from anything else as workers of before understand it.
-
-    Digests of pairs are said among conclusions alone, whatever they follow from.
-    """
-    has_pairs = any(isinstance(result, DigestedPairs) for result in results)
-    if not results or not (has_pairs or isinstance(event, Flush)):
-        return cast(Sequence[Event], results)
-    said: list[Event | list[Concluded]] = []
-    portion: list[Concluded] | None = None
-    n_cells = 0
-    for result in _in_pieces(results):
-        if not isinstance(result, Concluded):  # that a host is silent: it is said by itself
-            said.append(result)
-            portion = None
-            continue
-        cells = result.arrival_ns.size if isinstance(result, (Rounds, DigestedPairs)) else 1
-        if portion is None or n_cells + cells > MAX_CONCLUDED_CELLS:
-            portion = []
-            said.append(portion)
-            n_cells = 0
-        portion.append(result)
-        n_cells += cells
-    return [
-        Conclusions(job=event.job, attempt=event.attempt, said=tuple(one)) if isinstance(one, list) else one
-        for one in said
-    ]
-
-
-def _in_pieces(results: Sequence[Event | DigestedPairs]) -> Iterator[Event | DigestedPairs]:
-    """The same, digests of more pairs than are said at once in pieces."""
-    n_lines = MAX_CONCLUDED_CELLS // 2
-    for result in results:
-        if isinstance(result, DigestedPairs) and len(result) > n_lines:
-            yield from (result.chosen(slice(begin, begin + n_lines)) for begin in range(0, len(result), n_lines))
-        else:
-            yield result
 
 
 def snapshot_partition(topic: str, number: int) -> int:

@@ -21,6 +21,7 @@ from pacehound.model.topics import Topic
 from pacehound.runtime.metric_names import DEAD_LETTERED, MISSING, PIPELINE_FAILURES, SKIPPED
 from pacehound.runtime.telemetry import Telemetry
 from pacehound.settings import Settings
+from streams.kafka import outputs
 from streams.kafka import worker as worker_module
 from streams.kafka.partition import MARKER, Stamp
 from streams.kafka.worker import ASKED_AGAIN_AFTER_S, StreamsWorker
@@ -184,7 +185,7 @@ def test_what_came_before_is_counted_and_not_taken_in_again(world: World) -> Non
 def test_a_result_that_is_too_large_leaves_no_gap_in_the_numbers(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stage two would wait behind it for ever."""
     small, large = tick(), tick(stream="host:j/" + "h" * 500)
-    monkeypatch.setattr(worker_module, "LARGEST_OUTPUT_BYTES", len(small) + 100)
+    monkeypatch.setattr(outputs, "LARGEST_OUTPUT_BYTES", len(small) + 100)
     key = "host:j/" + "h" * 500
 
     async def act(worker: StreamsWorker) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +12,7 @@ import pytest
 
 from pacehound.bus import Message
 from pacehound.clock import ManualClock
+from pacehound.errors import InvalidEvent
 from pacehound.model import codec, topics
 from pacehound.model.conclusions import Conclusions
 from pacehound.model.digested_pairs import DigestedPairs
@@ -21,10 +22,11 @@ from pacehound.model.operations import OPERATION_SCHEMA, Operations
 from pacehound.model.routing import Event, route
 from pacehound.runtime.telemetry import Telemetry
 from pacehound.settings import Settings
-from streams.kafka import worker as worker_module
+from streams.kafka import outputs
+from streams.kafka.outputs import Followed, encoded, together, told
 from streams.kafka.partition import SnapshotReader
 from streams.kafka.topologies import KnownTopologies
-from streams.kafka.worker import StreamsWorker, concluded
+from streams.kafka.worker import StreamsWorker
 from tests.fakes.made_pairs import drawn_pairs
 
 PLACE = (topics.HOSTS.name, 0)
@@ -190,10 +192,14 @@ def lines_of(events: Sequence[object]) -> list[list[int]]:
     ]
 
 
+def following(event: Event, results: list[Event | DigestedPairs]) -> list[Event]:
+    return list(told([Followed(event, results)]))
+
+
 def test_digests_of_many_pairs_are_said_in_pieces_each_no_larger_than_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker_module, "MAX_CONCLUDED_CELLS", 20)
+    monkeypatch.setattr(outputs, "MAX_CONCLUDED_CELLS", 20)
     pairs = drawn_pairs(np.random.default_rng(2), 120)
-    said = concluded(FLUSH, [RAISED, pairs, RAISED])
+    said = following(FLUSH, [RAISED, pairs, RAISED])
     told = heard(said)
     assert lines_of(told) == lines_of([pairs])
     assert [told[0], told[-1]] == [RAISED, RAISED]
@@ -206,7 +212,7 @@ def test_digests_of_many_pairs_are_said_in_pieces_each_no_larger_than_others(mon
 def test_digests_of_pairs_travel_among_conclusions_whatever_they_follow_from() -> None:
     """A host's tick, which conclusions do not hold, stays where it was among the others."""
     pairs, silent = drawn_pairs(np.random.default_rng(2), 9), Tick(**SAME, time_ns=9, stream="host:j/h")  # type: ignore[arg-type]
-    said = concluded(TICK, [silent, RAISED, pairs, silent, RAISED])
+    said = following(TICK, [silent, RAISED, pairs, silent, RAISED])
     assert [type(event) for event in said] == [Tick, Conclusions, Tick, Conclusions]
     told = heard(said)
     assert [one for one in told if not isinstance(one, DigestedPairs)] == [silent, RAISED, silent, RAISED]
@@ -216,6 +222,34 @@ def test_digests_of_pairs_travel_among_conclusions_whatever_they_follow_from() -
 
 def test_without_digests_of_pairs_what_follows_from_no_flush_is_said_one_by_one() -> None:
     results: list[Event | DigestedPairs] = [RAISED, RAISED]
-    assert concluded(TICK, results) == results
-    assert concluded(FLUSH, []) == []
-    assert [type(event) for event in concluded(FLUSH, results)] == [Conclusions]
+    assert following(TICK, results) == results
+    assert following(FLUSH, []) == []
+    assert [type(event) for event in following(FLUSH, results)] == [Conclusions]
+
+
+def test_what_follows_from_flushes_that_came_together_is_said_at_once_and_of_others_apart() -> None:
+    another = Flush(**{**SAME, "attempt": 1}, host="h", shard=0)  # type: ignore[arg-type]
+    said = list(told([Followed(FLUSH, [RAISED]), Followed(FLUSH, []), Followed(FLUSH, [RAISED, RAISED])]))
+    assert [type(event) for event in said] == [Conclusions]
+    assert heard(said) == [RAISED] * 3
+    apart = [Followed(FLUSH, [RAISED]), Followed(TICK, [RAISED]), Followed(another, [replace(RAISED, attempt=1)])]
+    assert [(type(event), event.attempt) for event in told(apart)] == [
+        (Conclusions, 0),
+        (Watermark, 0),
+        (Conclusions, 1),
+    ]
+
+
+def test_bodies_are_joined_up_to_what_a_message_may_hold_and_by_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outputs, "LARGEST_OUTPUT_BYTES", 7)
+    others = Tick(job="k", attempt=0, time_ns=9, stream="host:k/h")
+    bodies = [(TICK, b"123"), (TICK, b"45"), (TICK, b"678"), (others, b"9"), (TICK, b"0")]
+    assert list(together(bodies)) == [("j", b"12345"), ("j", b"678"), ("k", b"9"), ("j", b"0")]
+
+
+def test_what_cannot_be_written_is_left_out_and_the_others_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outputs, "LARGEST_OUTPUT_BYTES", 400)
+    large = Tick(job="j", attempt=0, time_ns=9, stream="host:j/" + "h" * 500)
+    bodies, refused = encoded([TICK, large, TICK])
+    assert [event for event, _ in bodies] == [TICK, TICK]
+    assert isinstance(refused, InvalidEvent)

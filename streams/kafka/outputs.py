@@ -1,0 +1,109 @@
+"""What follows from the events of a message, as it is sent on: as few messages as may be, none larger than Kafka takes.
+
+Pure: whoever takes in the same message says the same, byte for byte (partition.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import NamedTuple, cast
+
+from pacehound.bus.kafka import MAX_MESSAGE_BYTES
+from pacehound.errors import InvalidEvent
+from pacehound.model import codec
+from pacehound.model.conclusions import Concluded, Conclusions
+from pacehound.model.digested_pairs import DigestedPairs
+from pacehound.model.flushes import Flush
+from pacehound.model.rounds import Rounds
+from pacehound.model.routing import Event
+
+LARGEST_OUTPUT_BYTES = MAX_MESSAGE_BYTES - 64 * 1024
+"""Key, stamp and Kafka's own frame need some room, too."""
+MAX_CONCLUDED_CELLS = 16_384
+"""Rounds times ranks that are said at once, of 24 to 40 bytes each: what is larger by itself is said by itself, or cut
+where that can be done."""
+
+
+class Followed(NamedTuple):
+    """An event, and what follows from it."""
+
+    event: Event
+    results: Sequence[Event | DigestedPairs]
+
+
+def told(followed: Iterable[Followed]) -> Iterator[Event]:
+    """What follows from some events, in order: from flushes at once, from anything else as it is.
+
+    Digests of pairs are said among conclusions alone, whatever they follow from.
+    """
+    for (job, attempt, is_of_flushes), some in groupby(followed, _whose):
+        results = [result for one in some for result in one.results]
+        if results and (is_of_flushes or any(isinstance(result, DigestedPairs) for result in results)):
+            yield from _concluded(job, attempt, results)
+        else:
+            yield from cast(Sequence[Event], results)
+
+
+def encoded(events: Iterable[Event]) -> tuple[list[tuple[Event, bytes]], Exception | None]:
+    """The bytes of each, and why the first that was left out was: a message cannot be so large, or it says nothing."""
+    bodies: list[tuple[Event, bytes]] = []
+    refused: Exception | None = None
+    for event in events:
+        try:
+            body = codec.encode(event)
+            if len(body) > LARGEST_OUTPUT_BYTES:
+                raise InvalidEvent(
+                    f"a {type(event).__name__} of {len(body)} bytes follows from it; "
+                    f"at most {LARGEST_OUTPUT_BYTES} can be sent on"
+                )
+        except (InvalidEvent, ValueError) as error:
+            refused = refused or error
+            continue
+        bodies.append((event, body))
+    return bodies, refused
+
+
+def together(bodies: Iterable[tuple[Event, bytes]]) -> Iterator[tuple[str, bytes]]:
+    """Messages that hold these, in order, each with its job."""
+    for job, of_job in groupby(bodies, lambda one: one[0].job):
+        joined = bytearray()
+        for _, body in of_job:
+            if joined and len(joined) + len(body) > LARGEST_OUTPUT_BYTES:
+                yield job, bytes(joined)
+                joined = bytearray()
+            joined += body
+        yield job, bytes(joined)
+
+
+def _whose(one: Followed) -> tuple[str, int, bool]:
+    return one.event.job, one.event.attempt, isinstance(one.event, Flush)
+
+
+def _concluded(job: str, attempt: int, results: Sequence[Event | DigestedPairs]) -> list[Event]:
+    said: list[Event | list[Concluded]] = []
+    portion: list[Concluded] | None = None
+    n_cells = 0
+    for result in _in_pieces(results):
+        if not isinstance(result, Concluded):  # that a host is silent: it is said by itself
+            said.append(result)
+            portion = None
+            continue
+        cells = result.arrival_ns.size if isinstance(result, (Rounds, DigestedPairs)) else 1
+        if portion is None or n_cells + cells > MAX_CONCLUDED_CELLS:
+            portion = []
+            said.append(portion)
+            n_cells = 0
+        portion.append(result)
+        n_cells += cells
+    return [Conclusions(job=job, attempt=attempt, said=tuple(one)) if isinstance(one, list) else one for one in said]
+
+
+def _in_pieces(results: Sequence[Event | DigestedPairs]) -> Iterator[Event | DigestedPairs]:
+    """The same, digests of more pairs than are said at once in pieces."""
+    n_lines = MAX_CONCLUDED_CELLS // 2
+    for result in results:
+        if isinstance(result, DigestedPairs) and len(result) > n_lines:
+            yield from (result.chosen(slice(begin, begin + n_lines)) for begin in range(0, len(result), n_lines))
+        else:
+            yield result
