@@ -285,38 +285,11 @@ class RoundGrid:
         n_rounds = len(lines)
         if n_rounds == 0 or self._base is None:
             return None
-        of_lines, of_cells = (n_rounds,), (n_rounds, self.n_ranks)
-        seq, size_bytes = np.empty((2, *of_lines), np.int64)
-        op = np.empty(of_lines, np.int8)
-        arrival_ns, start_ns, end_ns = np.empty((3, *of_cells), np.int64)
-        signature = np.empty(of_cells, np.int64)
-        extras: dict[str, npt.NDArray[Any]] = {}
-        if self._extras is not None:
-            send_rate, recv_rate = np.empty((2, *of_cells))
-            extras = {"send_rate": send_rate, "recv_rate": recv_rate, "algorithm": np.empty(of_lines, np.int8)}
-        rounds: list[npt.NDArray[Any]] = [
-            seq,
-            op,
-            size_bytes,
-            arrival_ns,
-            start_ns,
-            end_ns,
-            signature,
-            *extras.values(),
-        ]
-        n_missing, differ = take_lines(self._in_c, lines, self._base, rounds)
-        self.missing_rows += n_missing
-        return ClosedRounds(
-            seq=seq,
-            op=op,
-            size_bytes=size_bytes,
-            arrival_ns=arrival_ns,
-            start_ns=start_ns,
-            end_ns=end_ns,
-            signature=signature,
-            is_uniform=not differ,
-            **extras,
+        n_missing, differ, columns = take_lines(
+            self._in_c, lines, self._base, self.n_ranks, has_transfers=self._extras is not None
         )
+        self.missing_rows += n_missing
+        return ClosedRounds(is_uniform=not differ, **columns)
 
     def _drop_closed_head(self) -> None:
         if self._base is None or self._length == 0:

@@ -13,6 +13,10 @@ from streams.rounds.signatures import disagreement, signature_of, unpacked
 MAX_REPORTED = 64
 """Once ranks are out of step every later round differs: the first ones are what matters."""
 
+OPEN_FOR_NS = 1_000_000_000
+"""A call that is not over is compared with those of others when it has lasted so long (derived: nothing is called a
+hang before ten times that, and of a job that goes on every rank is in some call at every promise)."""
+
 
 class MismatchWatch:
     """Says of each round once, and again when more of its ranks are known, what they called."""
@@ -62,13 +66,17 @@ class MismatchWatch:
         return found
 
     def in_open(self, progress: Progress, collectives: RoundGrid) -> list[SignatureMismatch]:
-        """Rounds in which ranks of this host still are, and others have called something else, or have left."""
+        """Rounds in which ranks of this host have been for a while, and others called something else, or have left."""
         for theirs in progress.ranks:
             for seq in self._open_seqs.pop(theirs.rank, ()):
                 self._open_calls[seq].pop(theirs.rank)
                 if not self._open_calls[seq]:
                     del self._open_calls[seq]
-            calls = [call for call in theirs.open if call.direction == "none"]
+            calls = [
+                call
+                for call in theirs.open
+                if call.direction == "none" and progress.time_ns - call.launch_ns >= OPEN_FOR_NS
+            ]
             if calls:
                 self._open_seqs[theirs.rank] = tuple(dict.fromkeys(call.seq for call in calls))
             for call in calls:

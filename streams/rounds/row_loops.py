@@ -93,9 +93,6 @@ class _RoundsInC(ctypes.Structure):
     )
 
 
-_OF_ROUNDS = (_INT64, _INT8, *(_INT64,) * 5, *_TRANSFERS)
-
-
 class _AwaitedInC(ctypes.Structure):
     """`struct awaited` of native/rows.c."""
 
@@ -239,7 +236,9 @@ def overdue_lines(
     return lines[:n_lines_found], unseen[: n_unseen.value]
 
 
-def take_lines(grid: GridInC, lines: Int64Array, base: int, rounds: Sequence[npt.NDArray[Any]]) -> tuple[int, bool]:
+def take_lines(
+    grid: GridInC, lines: Int64Array, base: int, width: int, *, has_transfers: bool
+) -> tuple[int, bool, dict[str, npt.NDArray[Any]]]:
     """Copy lines out of a grid and close them.
 
     Parameters
@@ -248,15 +247,41 @@ def take_lines(grid: GridInC, lines: Int64Array, base: int, rounds: Sequence[npt
         The grid, and the sequence number of its first line.
     lines
         Which ones, in use and ascending.
-    rounds
-        Written: sequence number, operation and bytes of each line; launch, start, end and signature of each place;
-        where the grid has them, rates of each place and the algorithm of each line.
+    width
+        Places of a line.
+    has_transfers
+        The grid has rates and algorithms.
 
     Returns
     -------
-    Of how many places no row had come, and whether two signatures of one line differ.
+    Of how many places no row had come, whether two signatures of one line differ, and by name what stood there:
+    `seq`, `op` and `size_bytes` of each line, shape `(n_lines,)`; `arrival_ns`, `start_ns`, `end_ns` and `signature`
+    of each place, shape `(n_lines, width)`; with transfers `send_rate` and `recv_rate` of each place, and the
+    `algorithm` of each line.
 
     """
+    n, cells = len(lines), len(lines) * width
+    # One piece of memory for all of them: it is dearer to find out where an array lies than to make it.
+    n_cells = 6 if has_transfers else 4
+    memory = np.empty(2 * n + n_cells * cells + 2 * (n // 8 + 1), np.int64)
+    of_places = memory[2 * n : 2 * n + n_cells * cells].reshape(n_cells, n, width)
+    of_bytes = memory[2 * n + n_cells * cells :].view(np.int8)
+    columns: dict[str, npt.NDArray[Any]] = {
+        "seq": memory[:n],
+        "op": of_bytes[:n],
+        "size_bytes": memory[n : 2 * n],
+        "arrival_ns": of_places[0],
+        "start_ns": of_places[1],
+        "end_ns": of_places[2],
+        "signature": of_places[3],
+    }
+    first = pointer(memory)
+    places, flags = first + 16 * n, first + 16 * n + 8 * n_cells * cells
+    where = [first, flags, first + 8 * n, *(places + 8 * cells * number for number in range(4))]
+    if has_transfers:
+        columns |= {name: of_places[at].view(np.float64) for name, at in (("send_rate", 4), ("recv_rate", 5))}
+        columns["algorithm"] = of_bytes[n : 2 * n]
+        where += [places + 8 * cells * 4, places + 8 * cells * 5, flags + n]
     differ = ctypes.c_bool(False)
     take = native_loops.loaded().grid_take
     take.restype = _COUNT
@@ -265,10 +290,10 @@ def take_lines(grid: GridInC, lines: Int64Array, base: int, rounds: Sequence[npt
         address(lines, _INT64),
         _COUNT(len(lines)),
         _COUNT(base),
-        ctypes.byref(_RoundsInC(*map(pointer, rounds, _OF_ROUNDS))),
+        ctypes.byref(_RoundsInC(*where)),
         ctypes.byref(differ),
     )
-    return n_missing, differ.value
+    return n_missing, differ.value, columns
 
 
 def drop_head(grid: GridInC, n_lines: int) -> int:

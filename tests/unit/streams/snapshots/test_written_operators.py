@@ -13,7 +13,7 @@ from pacehound.settings import Settings
 from streams.hang.rank_progress import ProgressTable
 from streams.rounds.assembly import RoundGrid
 from streams.rounds.communicator import CommunicatorOperator
-from streams.rounds.mismatches import MismatchWatch
+from streams.rounds.mismatches import OPEN_FOR_NS, MismatchWatch
 from streams.snapshots.codec import MalformedState
 from streams.snapshots.schema import state_codec
 from tests.fakes.events import topology
@@ -51,7 +51,7 @@ def some_rank(rng: random.Random, rank: int) -> RankProgress:
 def said(rng: random.Random, n: int, communicators: tuple[str, ...] = ("world",)) -> list[Progress]:
     """What hosts say one after the other, now and then of some of their ranks."""
     found = []
-    for time_ns in range(n):
+    for time_ns in range(2 * OPEN_FOR_NS, 2 * OPEN_FOR_NS + n):  # long after the calls
         host = rng.choice(sorted(HOSTS))
         ranks = HOSTS[host] if rng.random() < 0.5 else rng.sample(HOSTS[host], 2)
         found.append(
