@@ -1,9 +1,10 @@
 """What a small job pays for being watched on one machine: processor time and memory of the head and of the agent.
 
-Four gloo ranks under `pacehound run`, steps of 100, 10 and 2 ms, and ranks that make no call; each is followed for
-`PACEHOUND_BENCH_SECONDS` (60) once its first half minute is over: what a head takes to start is not what it takes. The
-figures are processor time, which others on the machine change little, and what /proc says of memory. It takes six
-minutes and runs when it is named: `python -m bench small`.
+Four gloo ranks (`PACEHOUND_BENCH_RANKS`) under `pacehound run`, steps of 100, 10 and 2 ms, and ranks that make no call;
+each is followed for `PACEHOUND_BENCH_SECONDS` (60, in which a head writes twice what it writes each half minute) once
+its first half minute is over: what a head takes to start is not what it takes. The figures are processor time, which
+others on the machine change little, and what /proc says of memory. It takes six minutes and runs when it is named:
+`python -m bench small`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from typing import Any
 
 from bench.rig import realjob
 
-RANKS = 4
 STEPS_MS = {"steps of 100 ms": 100.0, "steps of 10 ms": 10.0, "steps of 2 ms": 2.0, "no calls": 3.6e6}
 WARM_S = 30.0
 _TICKS_S = os.sysconf("SC_CLK_TCK")
@@ -26,19 +26,20 @@ _TICKS_S = os.sysconf("SC_CLK_TCK")
 def run() -> list[dict[str, Any]]:
     """One row per job, process and figure."""
     seconds = float(os.environ.get("PACEHOUND_BENCH_SECONDS", "60"))
+    ranks = int(os.environ.get("PACEHOUND_BENCH_RANKS", "4"))
     asked = os.environ.get("PACEHOUND_BENCH_CASES", "")
     cases = [case for case in STEPS_MS if not asked or case in asked.split(",")]
-    return [row for case in cases for row in _follow(case, STEPS_MS[case], seconds)]
+    return [row for case in cases for row in _follow(case, STEPS_MS[case], seconds, ranks)]
 
 
-def _follow(case: str, step_ms: float, seconds: float) -> list[dict[str, Any]]:
+def _follow(case: str, step_ms: float, seconds: float, ranks: int) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as name:
         options = ("--iterations", 10**9, "--step-time-ms", step_ms)
-        watched = realjob.start(Path(name), realjob.forked(*options, ranks=RANKS))
+        watched = realjob.start(Path(name), realjob.forked(*options, ranks=ranks))
         try:
             head = int(realjob.until("the head", lambda: _helper(watched, b"up"), 60, 0.2))
             agent = int(realjob.until("the agent", lambda: _helper(watched, b"agent"), 60, 0.2))
-            realjob.until("its ranks", lambda: _n_forks(watched) > RANKS, 120)
+            realjob.until("its ranks", lambda: _n_forks(watched) > ranks, 120)
             time.sleep(WARM_S)
             before_s, began = {pid: cpu_s(pid) for pid in (head, agent)}, time.monotonic()
             time.sleep(seconds)

@@ -6,6 +6,7 @@ what it delivers twice, late or not at all is noticed by the partitions' own off
 
 from __future__ import annotations
 
+import logging
 import os
 import tempfile
 import uuid
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import faust
+from aiokafka.errors import IllegalStateError
 from faust.types import TP, StreamT
 
 from pacehound.bus import Message, Place
@@ -28,6 +30,8 @@ from streams.kafka.client import credentials_of
 from streams.kafka.lenient_records import read_leniently
 from streams.kafka.prompt_fetches import fetch_promptly
 from streams.kafka.worker import INPUTS, StreamsWorker
+
+logger = logging.getLogger("pacehound.streams")
 
 GROUP = "streams"
 
@@ -59,8 +63,14 @@ class FaustGroup:
         return highwater
 
     async def seek(self, place: Place, offset: int) -> None:
-        """From here on."""
-        await self._app.consumer.seek(self._tp(place), offset)
+        """From here on, in the thread that reads.
+
+        Faust's `seek` takes away in ours what aiokafka may be handing out just then, and that ends the worker.
+        """
+        try:
+            await self._app.consumer.seek_wait({self._tp(place): offset})
+        except (IllegalStateError, AttributeError, TimeoutError) as error:  # it went to another worker just now
+            logger.info("%s/%d: not read from %d on: %r", *place, offset, error)
 
     async def commit(self, offsets: Mapping[Place, int]) -> bool:
         """What is no longer ours is left out."""

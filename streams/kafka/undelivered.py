@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from pacehound.bus import Place
 
 AFTER_S = 10.0
-"""So long nothing comes of a partition that has something (chosen: twice what a worker needs for all messages that it
-may hold, 256, while the largest job begins)."""
+"""So long nothing comes at all, though a partition has something (chosen: as long as hosts have to be heard of again
+after the group has changed). While other messages come, those of a partition may just wait for their turn: with much to
+catch up on for longer than anybody would choose."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +34,18 @@ class Undelivered:
     >>> waits, place = Undelivered(), ("calls", 3)
     >>> waits.due({place: (7, 9)}, 0.0), waits.due({place: (7, 9)}, 10.0)
     ([], [('calls', 3)])
+    >>> waits.something_came(15.0)
+    >>> waits.due({place: (7, 9)}, 20.0), waits.due({place: (7, 9)}, 25.0)
+    ([], [('calls', 3)])
 
     """
 
     _waits: dict[Place, _Wait] = field(default_factory=dict)
+    _came_s: float = float("-inf")
+
+    def something_came(self, now_s: float) -> None:
+        """A message, of any partition."""
+        self._came_s = now_s
 
     def due(self, offsets: Mapping[Place, tuple[int, int | None]], now_s: float) -> list[Place]:
         """The partitions of which messages are to be asked for now; each of them once in ten seconds.
@@ -56,7 +65,7 @@ class Undelivered:
             wait = self._waits.get(place)
             if wait is None or wait.next_offset != next_offset:
                 wait = _Wait(next_offset, now_s)
-            elif now_s - wait.since_s >= AFTER_S:
+            elif now_s - max(wait.since_s, self._came_s) >= AFTER_S:
                 late.append(place)
                 wait = _Wait(next_offset, now_s)
             waits[place] = wait

@@ -148,6 +148,7 @@ class StreamsWorker:
         """One message of a partition that is ours; it may come twice, and others may not have come before it."""
         self._telemetry.add(MESSAGES, topic=message.topic)
         self._telemetry.set(LAST_BATCH, self._clock.now_ns() / 1e9)
+        self._undelivered.something_came(self._clock.monotonic_s())
         place = (message.topic, message.partition)
         if place not in self._partitions:
             await self._restore()
@@ -406,7 +407,7 @@ class StreamsWorker:
         await self._group.seek(place, gap.wanted)
 
     async def _notice_undelivered(self) -> None:
-        """Ask for messages that are there and do not come, though no later one tells of a gap."""
+        """Ask for messages that are there and do not come, while nothing else does: no later one tells of a gap."""
         late = self._undelivered.due(self._offsets(), self._clock.monotonic_s())
         if late and not self._partitions.keys() >= set(late):  # of some no message has come yet
             try:

@@ -246,6 +246,17 @@ def test_last_messages_that_are_not_brought_are_asked_for_until_they_come(world:
     assert [event.time_ns for event in world.producer.on(topics.ROUNDS)] == [0, 1, 2]
 
 
+def test_while_others_come_messages_may_wait_for_their_turn(world: World) -> None:
+    async def act(worker: StreamsWorker) -> None:
+        world.group.ends = {CALLS: 36}
+        for offset in range(6):
+            await worker.take(message(HOSTS, offset, tick(offset), "host:j/h"))
+            await pass_time(world, worker, 9)
+
+    world.run(act)
+    assert world.group.sought == []
+
+
 def test_messages_of_which_none_was_ever_brought_are_asked_for(world: World) -> None:
     async def act(worker: StreamsWorker) -> None:
         world.group.ends = {CALLS: 36}
