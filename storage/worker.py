@@ -62,11 +62,7 @@ class StoreWorker(EventWorker):
         """
         refused: list[Event] = []
         try:
-            try:
-                inserts = [*self._rows.inserts()]
-            except InvalidEvent:  # seldom
-                fitting, refused = self._fitting()
-                inserts = [*fitting.inserts()]
+            inserts, refused = self._fitting()
             self._insert(inserts)
         except Unavailable:
             raise
@@ -76,15 +72,19 @@ class StoreWorker(EventWorker):
         self._taken = []
         return refused
 
-    def _fitting(self) -> tuple[Rows, list[Event]]:
+    def _fitting(self) -> tuple[list[Insert], list[Event]]:
         """The rows of those that fit, and letters of the others."""
+        try:
+            return [*self._rows.inserts()], []
+        except InvalidEvent:
+            pass  # seldom: whose value it is is seen where the rows of each become columns alone
         rows, letters = Rows(at_once=True), list[Event]()
         for event, message in self._taken:
             try:
                 rows.add(event)
             except InvalidEvent as error:
                 letters.append(dead_letter_of(message, error, self._clock.now_ns()))
-        return rows, letters
+        return [*rows.inserts()], letters
 
     def _alone(self, event: Event, message: Message) -> DeadLetter | None:
         rows = Rows(at_once=True)

@@ -112,7 +112,6 @@ class Delivery:
         self._tasks = tasks
         self._backoff = Backoff(FIRST_RETRY_S, LONGEST_RETRY_S)
         self._not_before_ns = 0
-        self._under_way = 0
         self._singly_to = 0
         self._again_to = 0
         self.receiver_said = ""
@@ -126,7 +125,7 @@ class Delivery:
     @property
     def is_all_under_way(self) -> bool:
         """Whether nothing waits but for the answer to a request."""
-        return self._under_way == len(self._outbox)
+        return self._outbox.is_all_taken
 
     def step(self, now_ns: int) -> None:
         """Hear how the last request went, and send the next one when it may go; never waits."""
@@ -134,11 +133,9 @@ class Delivery:
             self._conclude(outcome, now_ns)
         if self._tasks.is_idle() and len(self._outbox) and now_ns >= self._not_before_ns:
             last, messages = self._outbox.take(1 if self._singly_to else REQUEST_BYTES, self._again_to)
-            self._under_way = len(messages)
             self._tasks.run(lambda: attempt(self._sender, last, messages))
 
     def _conclude(self, outcome: Outcome, now_ns: int) -> None:
-        self._under_way = 0
         self._again_to = outcome.last if outcome.result == "away" else 0
         if outcome.result == "away":
             self._outbox.release()

@@ -231,6 +231,11 @@ class Outbox:
         self._in_flight_to = last
         return last, taken
 
+    @property
+    def is_all_taken(self) -> bool:
+        """Nothing is there that was not taken last."""
+        return next(reversed(self._entries), 0) <= self._in_flight_to
+
     def release(self) -> None:
         """What was taken did not get through: it may be dropped again if room is needed."""
         self._in_flight_to = 0

@@ -282,15 +282,16 @@ def make_otlp_app(
         news = asyncio.Event()
         waiting.add(news)
         try:
+            body, number = commands(asked.job, asked.after)
             async with asyncio.timeout(min(max(asked.wait_s, 0.0), _LONGEST_WAIT_S)):
-                while not (commands(asked.job, asked.after)[0] or is_ending):
+                while not (body or is_ending):
                     await news.wait()
                     news.clear()
+                    body, number = commands(asked.job, asked.after)
         except TimeoutError:
             pass
         finally:
             waiting.discard(news)
-        body, number = commands(asked.job, asked.after)
         return web.Response(body=body, content_type=PROTOBUF, headers={AFTER_HEADER: str(number)})
 
     async def healthz(request: web.Request) -> web.Response:

@@ -121,6 +121,17 @@ def damaged(path):
     path.write_bytes(content)
 
 
+def a_head_was_there(folder):
+    """It was told something, and kept its state; the clock that the next one has."""
+    clock = ManualClock(0)
+    head = Head(folder, clock)
+    head.say("a")
+    head.work()
+    clock.advance_s(EVERY_S)
+    head.keep()
+    return clock
+
+
 @pytest.mark.parametrize(
     ("harm", "said"),
     [
@@ -133,12 +144,7 @@ def damaged(path):
     ],
 )
 def test_a_state_that_cannot_be_read_is_refused_in_words_and_the_head_begins_anew(tmp_path, harm, said):
-    clock = ManualClock(0)
-    head = Head(tmp_path, clock)
-    head.say("a")
-    head.work()
-    clock.advance_s(EVERY_S)
-    head.keep()
+    clock = a_head_was_there(tmp_path)
     harm(tmp_path / "operators.state")
     keeper = Keeper(Counter(), tmp_path, clock)
     assert said in keeper.refused_why
@@ -151,12 +157,7 @@ def test_a_state_that_our_own_fault_keeps_us_from_reading_is_met_once(tmp_path):
         def take_back(self, parts):
             raise KeyError("nobody has thought of this")
 
-    clock = ManualClock(0)
-    head = Head(tmp_path, clock)
-    head.say("a")
-    head.work()
-    clock.advance_s(EVERY_S)
-    head.keep()
+    clock = a_head_was_there(tmp_path)
     keeper = Keeper(Faulty(), tmp_path, clock)
     assert keeper.refused_why == "KeyError: 'nobody has thought of this'"
     assert not keeper.has_found
