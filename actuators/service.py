@@ -4,32 +4,28 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from actuators.attendant import Attendant, Rules
+from actuators.attendant import Attendant
+from actuators.deciders import rules_of, survivors_by
 from actuators.job_prices import JobPrices
 from actuators.modes import Modes
 from actuators.recovering import Asks, recovery_by
-from actuators.recovery.restorer import load
-from actuators.recovery_orders import RecoveryOrders
-from actuators.site_commands import Log, SiteCommands
 from actuators.site_folder import NAME as SITE
 from actuators.site_folder import SiteFolder
 from actuators.worker import ActuatorWorker
-from pacehound.bus.control import AskedWire
 from pacehound.bus.kafka_commands import KafkaControl, KafkaQuestions
 from pacehound.bus.kafka_reader import read_to_end
-from pacehound.bus.signing import Keys, Signer, signer_of
+from pacehound.bus.signing import Signer, signer_of
 from pacehound.clock import Clock
 from pacehound.errors import RejectedMessage
 from pacehound.model import codec
 from pacehound.model.events import Decision
 from pacehound.model.topics import DECISIONS, INCIDENTS, partition_of
 from pacehound.runtime.process import Process, run_worker
-from pacehound.settings import ActuatorSettings, KafkaSettings, Settings
+from pacehound.settings import KafkaSettings, Settings
 
 logger = logging.getLogger(__name__)
 
@@ -85,43 +81,12 @@ def _signer(folder: Path) -> Signer:
     return signer
 
 
-def survivors_by(
-    settings: Settings, signer: Signer, clock: Clock, wire: AskedWire, asks: Asks | None
-) -> RecoveryOrders:
-    """Who answers ranks that have lost some and ask which plan to go on with; ordered in mode `auto` alone."""
-    modes = Modes.of_settings(settings.actuators.mode, settings.actuators.modes)
-    if modes.acts:
-        threading.Thread(target=load, name="load solver", daemon=True).start()  # survivors wait for two seconds
-    return RecoveryOrders(wire, signer, clock, modes, asks, settings.recovery)
-
-
 def _attendant(settings: Settings, folder: Path, signer: Signer, clock: Clock, prices: JobPrices) -> Attendant:
     def log(job: str) -> Iterator[Decision]:
         return decisions(settings.kafka, [partition_of(job.encode(), DECISIONS.partitions)])
 
     rules = replace(rules_of(settings.actuators, signer.key, SiteFolder(folder / SITE), log), measured=prices)
     return Attendant(signer, clock, lambda job: contextlib.closing(KafkaControl(settings.kafka, job)), rules)
-
-
-def rules_of(settings: ActuatorSettings, own_key: str, folder: SiteFolder, log: Log | None = None) -> Rules:
-    """What the settings say: who signs with `own_key`, or one of `actuators.keys`, may say yes.
-
-    Commands of the site are run from `folder`; by `log` it is known who runs which, where there are several workers.
-
-    Raises
-    ------
-    InvalidSetting
-        One of them does not fit.
-
-    """
-    keys = Keys([own_key, *filter(None, map(str.strip, settings.keys.split(",")))])
-    SiteCommands(settings)  # what cannot be taken apart into words is said at once
-    return Rules(
-        modes=Modes.of_settings(settings.mode, settings.modes),
-        trusts=keys.have_signed,
-        site=lambda: SiteCommands(settings, folder, log),
-        noted=folder.noted,
-    )
 
 
 def decisions(settings: KafkaSettings, partitions: list[int]) -> Iterator[Decision]:

@@ -155,7 +155,7 @@ def _actuators(
     settings: Settings, folder: Path, store: SiblingStore, clock: Clock, wire: HeadWire, decided: list[Decision]
 ) -> Worker:
     """Who decides, and goes on with the restarts of a head that was killed."""
-    from actuators.service import survivors_by
+    from actuators.deciders import survivors_by
     from actuators.worker import ActuatorWorker
 
     worker = ActuatorWorker(
@@ -185,8 +185,8 @@ def _attendant(
 ) -> Attendant | None:
     """Who gives orders by itself; nobody, in mode `observe`."""
     from actuators.attendant import Attendant
+    from actuators.deciders import rules_of
     from actuators.job_prices import JobPrices
-    from actuators.service import rules_of
     from actuators.site_folder import NAME as SITE
     from actuators.site_folder import SiteFolder
 
