@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pacehound.model.calls import Sees
-from pacehound.model.columns import numbers, words
+from pacehound.model.columns import numbers, numpy_type, words
 from pacehound.model.flushes import CODED, Flush, unknown_column
 from storage import schemas
 from storage.rows import column_of, sees_names
@@ -94,7 +94,7 @@ def _of_parts(least_or_most: np.ufunc, column: npt.NDArray[Any], lengths: Sequen
 def _coded(values: Sequence[Any], kind: pa.DataType) -> npt.NDArray[Any]:
     """Numbers as they are; of names, which one each is of the different ones."""
     if not pa.types.is_dictionary(kind):
-        return np.array(values, kind.to_pandas_dtype())
+        return np.array(values, numpy_type(kind))
     places = {name: place for place, name in enumerate(dict.fromkeys(values))}
     return np.array([places[name] for name in values], np.int32)
 

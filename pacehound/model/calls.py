@@ -22,7 +22,7 @@ from pacehound.model.codes import DTYPES as DTYPES
 from pacehound.model.codes import OPS as OPS
 from pacehound.model.codes import REDOPS as REDOPS
 from pacehound.model.codes import SOURCES as SOURCES
-from pacehound.model.columns import numbers, values_of, words
+from pacehound.model.columns import numbers, numpy_type, values_of, words
 from pacehound.model.representative import RepresentedRank, check_represented, spread
 
 OP_CODE = {name: code for code, name in enumerate(OPS)}
@@ -218,7 +218,7 @@ class CallBatch:
             else:
                 default = np.full(n_calls, _DEFAULTS.get(spec.name, 0))
                 values = np.asarray(columns.get(spec.name, default))
-                arrays.append(numbers(values.astype(spec.type.to_pandas_dtype(), copy=False), spec.type))
+                arrays.append(numbers(values.astype(numpy_type(spec.type), copy=False), spec.type))
             if len(arrays[-1]) != n_calls:
                 raise ValueError(f"call column {spec.name!r} has {len(arrays[-1])} values, not {n_calls}")
         return cls(

@@ -6,12 +6,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+
+_IN_NUMPY: Mapping[pa.DataType, type[np.generic]] = {
+    pa.bool_(): np.bool_,
+    **{pa.from_numpy_dtype(kind): kind for kind in (np.int8, np.int16, np.int32, np.int64)},
+    **{pa.from_numpy_dtype(kind): kind for kind in (np.uint8, np.uint16, np.uint32, np.uint64)},
+    **{pa.from_numpy_dtype(kind): kind for kind in (np.float16, np.float32, np.float64)},
+}
+
+
+def numpy_type(kind: pa.DataType) -> type[np.generic]:
+    """As NumPy has a type of numbers.
+
+    Arrow's own `to_pandas_dtype` cannot be asked: up to Arrow 25 it imports pandas, and fails where there is none.
+
+    Raises
+    ------
+    ValueError
+        It is no type of numbers.
+
+    Examples
+    --------
+    >>> numpy_type(pa.int8()).__name__
+    'int8'
+
+    """
+    if kind not in _IN_NUMPY:
+        raise ValueError(f"a column of {kind} holds no numbers")
+    return _IN_NUMPY[kind]
 
 
 def numbers(values: npt.NDArray[Any], kind: pa.DataType) -> pa.Array:
@@ -70,16 +98,15 @@ def values_of(column: pa.Array) -> npt.NDArray[Any]:
     array([1, 2, 3], dtype=int8)
 
     """
-    if not pa.types.is_primitive(column.type):
-        raise ValueError(f"a column of {column.type} holds no numbers")
+    kind = numpy_type(column.type)
     if column.null_count:
         raise ValueError(f"{column.null_count} of {len(column)} values are null")
     end = column.offset + len(column)
     buffer = column.buffers()[1] if len(column) else b""  # of no rows there may be none
-    if column.type == pa.bool_():
+    if kind is np.bool_:
         bits = np.unpackbits(np.frombuffer(buffer, np.uint8), count=end if len(column) else 0, bitorder="little")
         values = bits[column.offset :].astype(np.bool_)
     else:
-        values = np.frombuffer(buffer, column.type.to_pandas_dtype(), count=end if len(column) else 0)[column.offset :]
+        values = np.frombuffer(buffer, kind, count=end if len(column) else 0)[column.offset :]
     values.flags.writeable = False
     return values

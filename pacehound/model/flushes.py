@@ -17,7 +17,7 @@ import pyarrow as pa
 from pacehound.errors import InvalidEvent
 from pacehound.model.calls import CALL_SCHEMA, DTYPE_BYTES, NO_PEER, UNKNOWN_COUNT, CallBatch, Sees
 from pacehound.model.codes import ALGORITHMS, DIRECTIONS, DTYPES, OPS, PROTOCOLS, REDOPS
-from pacehound.model.columns import numbers, values_of
+from pacehound.model.columns import numbers, numpy_type, values_of
 from pacehound.model.events import MAX_WORLD_RANKS, Markers, Progress, Topology
 from pacehound.model.events.hosts import check_quiet
 from pacehound.model.finite import unfit_field
@@ -39,7 +39,7 @@ CODED: Mapping[str, tuple[str, ...]] = {
 _SAME = {"job", "attempt", "communicator", "source"}
 
 COLUMNS: Mapping[str, type[np.generic]] = {
-    spec.name: np.int8 if spec.name in CODED else spec.type.to_pandas_dtype()
+    spec.name: np.int8 if spec.name in CODED else numpy_type(spec.type)
     for spec in CALL_SCHEMA
     if spec.name not in _SAME
 }

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pacehound.model.columns import numbers, values_of, words
+from pacehound.model.columns import numbers, numpy_type, values_of, words
 
 KINDS = [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint32(), pa.float64(), pa.bool_()]
 
@@ -17,7 +17,7 @@ KINDS = [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint32(), pa.float64(
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_numbers_are_those_of_arrow_whatever_their_layout(kind):
     for n_rows in (0, 1, 7, 8, 9, 1000):
-        whole = np.random.default_rng(n_rows).integers(0, 2, 2 * n_rows).astype(kind.to_pandas_dtype())
+        whole = np.random.default_rng(n_rows).integers(0, 2, 2 * n_rows).astype(numpy_type(kind))
         for values in (whole[:n_rows], whole[::2]):
             assert numbers(values, kind).equals(pa.array(values, kind)), n_rows
 
@@ -25,7 +25,7 @@ def test_numbers_are_those_of_arrow_whatever_their_layout(kind):
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_values_are_those_of_arrow_of_any_slice_and_cannot_be_written(kind):
     for n_rows in (0, 1, 9, 1000):
-        column = pa.array(np.random.default_rng(n_rows).integers(0, 2, n_rows).astype(kind.to_pandas_dtype()), kind)
+        column = pa.array(np.random.default_rng(n_rows).integers(0, 2, n_rows).astype(numpy_type(kind)), kind)
         for part in (column, column[3:], column[1:7], column[:0]):
             values, theirs = values_of(part), part.to_numpy(zero_copy_only=False)
             assert values.dtype == theirs.dtype, n_rows
