@@ -7,7 +7,7 @@ import json
 import statistics
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 from bench.rig.realjob import Run, environment, pacehound, script_steps, start, torchrun, until
 
 SCRIPT = Path(__file__).with_name("shared_gpu_job.py")
+MODEL = Path(__file__).with_name("ddp_gpu_job.py")
 WARM_UP_STEPS = 30
 
 
@@ -117,17 +118,32 @@ class Rig:
 
     def watched(self, *routes: str, arguments: tuple[object, ...] = (), env: Mapping[str, str] = {}) -> Watched:
         """A job that goes on, once its first iterations are stored."""
+        return self._begun(_routes(routes), env, lambda log, stop: self._command(log, "--stop", stop, *arguments))
+
+    def model(self, every_steps: int, *routes: str, arguments: tuple[object, ...], env: Mapping[str, str]) -> Watched:
+        """A model under DDP, the operations of one step in so many recorded."""
+
+        def command(_: Path, stop: Path) -> list[str]:
+            own = ("--backend", self.backend, "--stop", stop, *arguments)
+            return torchrun(*own, ranks=self.ranks, script=MODEL)
+
+        return self._begun([*_routes(routes), "--set", f"ops.every_steps={every_steps}"], env, command)
+
+    def _begun(
+        self, options: list[str], env: Mapping[str, str], command_of: Callable[[Path, Path], list[str]]
+    ) -> Watched:
         name = f"live-{next(self._numbers)}"
         folder = self.folder / name
         folder.mkdir()
         log, stop = folder / "steps.csv", folder / "stop"
-        command = self._command(log, "--stop", stop, *arguments)
-        run = start(folder, command, *_routes(routes), "--job", name, env={**self.env, **env})
+        run = start(folder, command_of(log, stop), *options, "--job", name, env={**self.env, **env})
         self._runs.append(run)
 
         def has_begun() -> bool:
             if run.process.poll() is not None:
                 raise RuntimeError(f"the job ended with {run.process.returncode}: {run.text()[-1500:]}")
+            if "starting it again" in run.text():  # a head or an agent that this machine lacks something for
+                raise RuntimeError(f"part of Pacehound ended: {run.text()[:1500]}")
             return run.iterations_seen() > 50
 
         until("iterations in the store", has_begun, min(90, self.left_s()), 1.0, run.text)

@@ -29,6 +29,10 @@ def main() -> None:
     parser.add_argument(
         "--slow-from", type=int, default=0, help="the step from which on it multiplies five times as often"
     )
+    parser.add_argument("--stuck-rank", type=int, default=-1)
+    parser.add_argument("--stuck-at", type=int, default=0, help="the step in which it goes no further")
+    help_ = "where it is stuck: before it calls anything, or with a kernel that does not end"
+    parser.add_argument("--stuck-on", choices=("host", "device"), default="host", help=help_)
     parser.add_argument("--stop", type=Path, default=Path("/nonexistent"))
     parser.add_argument("--times", type=Path, required=True)
     options = parser.parse_args()
@@ -46,6 +50,8 @@ def main() -> None:
         is_slow = rank == options.slow_rank and step >= options.slow_from
         for _ in range(options.products * (5 if is_slow else 1)):
             left @ left
+        if rank == options.stuck_rank and step == options.stuck_at:
+            _be_stuck(options.stuck_on)
         dist.all_reduce(gradient)
         weight.grad = gradient[:8].clone()
         optimizer.step()
@@ -65,6 +71,15 @@ def main() -> None:
         options.times.write_text("\n".join(lines) + "\n")
         Path(f"{options.times}.calls").write_text(json.dumps({"calls": calls, "ranks": dist.get_world_size()}))
     dist.destroy_process_group()
+
+
+def _be_stuck(where: str) -> None:
+    """Go no further: asleep, or behind a kernel that takes minutes."""
+    if where == "host":
+        time.sleep(600.0)
+    else:
+        for _ in range(300):
+            torch.cuda._sleep(2_000_000_000)  # cycles; a second or so each
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from bench.on_gpu.rig import Rig, Watched
 from collector.calls.frames import FrameReader, UnreadableFrame
@@ -15,7 +16,8 @@ from pacehound.instrument import profiler
 
 STEPS, REPEATS = 250, 2
 PROFILE_S = 10
-SLOW_RANK, SLOW_FROM = 2, 1000
+RECORDED_EVERY, PRICED_S = 4, 20
+SLOW_RANK, SLOW_FROM, STUCK_AT = 2, 1000, 600
 KERNELS = {profiler.KERNELS: "1"}
 """Kernel events also from versions of which a report says that they cost."""
 
@@ -112,16 +114,63 @@ def _slow(rig: Rig) -> Iterator[Seen]:
     job = rig.watched(*routes, arguments=("--slow-rank", SLOW_RANK, "--slow-from", SLOW_FROM))
     if _on_gpu(rig):
         job.command("profile", "--for", "60s")
-    deadline_s = time.monotonic() + min(60, rig.left_s() - 20)
-    told: list[dict[str, object]] = []
+    named, words, _ = _named(job, rig, 60)
+    job.end()
+    is_right = named == [SLOW_RANK] if _on_gpu(rig) else None  # on the CPU the ranks take each other's processors
+    yield Seen(f"ranks named where rank {SLOW_RANK} multiplies five times as often", f"{named} ({words})", is_right)
+
+
+def _price(rig: Rig) -> Iterator[Seen]:
+    """What the slow rank of a model under DDP costs, by the times of the device."""
+    own = () if _on_gpu(rig) else ("--batch", 8)
+    arguments = ("--slow-rank", SLOW_RANK, *own)
+    job = rig.model(RECORDED_EVERY, *(("profiler",) if _on_gpu(rig) else ()), arguments=arguments, env=KERNELS)
+    time.sleep(PRICED_S)
+    recorded = job.value("SELECT count() FROM operations")
+    yield Seen("operations recorded", f"{recorded:.0f}", recorded > 0)
+    try:
+        answer = json.loads(job.command("whatif", "--json"))
+    finally:
+        job.stop.touch()
+        job.run.wait(60)
+    workers = {one["rank"]: one["slowdown"] for one in answer["workers"]}
+    yield Seen("how many times longer its steps are than without stragglers", f"{answer['blocking_slowdown']:.3f}")
+    is_named = max(workers, key=workers.__getitem__) == SLOW_RANK
+    yield Seen("and with each rank's operations alone as they are", json.dumps(workers), is_named or not _on_gpu(rig))
+    away = answer["discrepancy"]
+    yield Seen(
+        "the simulation differs from what was recorded by", f"{away['value']:.1%}", away["trusted"] or not _on_gpu(rig)
+    )
+
+
+def _hang(rig: Rig) -> Iterator[Seen]:
+    """A rank that calls nothing any more, and one whose device is what stands still."""
+    cases: list[tuple[str, tuple[str, ...]]] = [("host", ())]
+    if _on_gpu(rig):
+        cases += [("host", ("shim",)), ("device", ("shim",)), ("device", ("profiler",))]
+    for where, routes in cases:
+        yield from _tried(f"stuck on the {where}", _stuck(rig, where, routes))
+        rig.stop_all()
+
+
+def _stuck(rig: Rig, where: str, routes: tuple[str, ...]) -> Iterator[Seen]:
+    job = rig.watched(*routes, arguments=("--stuck-rank", SLOW_RANK, "--stuck-at", STUCK_AT, "--stuck-on", where))
+    named, words, after_s = _named(job, rig, 45)
+    what = f"ranks named where rank {SLOW_RANK} is stuck on the {where}, with {' and '.join(('hooks', *routes))}"
+    yield Seen(what, f"{named} after {after_s:.0f} s ({words})", named == [SLOW_RANK])
+
+
+def _named(job: Watched, rig: Rig, within_s: float) -> tuple[list[int], str, float]:
+    """Who is named within this time, in which words, and after how long."""
+    began_s = time.monotonic()
+    deadline_s = began_s + min(within_s, rig.left_s() - 20)
+    told: list[dict[str, Any]] = []
     while time.monotonic() < deadline_s and not any(finding["culprits"] for finding in told):
         time.sleep(2)
         told = [finding for incident in job.run.incidents() for finding in incident["findings"]]
-    job.end()
-    named = sorted({rank for finding in told for rank in finding["culprits"]})  # type: ignore[attr-defined]
+    named = sorted({rank for finding in told for rank in finding["culprits"]})
     words = "; ".join(f"{finding['kind']}, {finding['verdict']}, {finding['cause']}" for finding in told)
-    is_right = named == [SLOW_RANK] if _on_gpu(rig) else None  # on the CPU the ranks take each other's processors
-    yield Seen(f"ranks named where rank {SLOW_RANK} multiplies five times as often", f"{named} ({words})", is_right)
+    return named, words, time.monotonic() - began_s
 
 
 def _tried(what: str, part: Iterator[Seen]) -> Iterator[Seen]:
@@ -197,5 +246,7 @@ STAGES = (
     Stage("shim", "shim and plugin at once: calls counted once, timed on demand by events", 70, _shim, needs_nccl=True),
     Stage("plugin", "the plugin with kernel events: probing frame, starts and ends", 60, _plugin, needs_nccl=True),
     Stage("slow rank", f"rank {SLOW_RANK} multiplies five times as often: who is named, by device times", 90, _slow),
+    Stage("hang", f"rank {SLOW_RANK} goes no further, on the host and on the device: who is named", 120, _hang),
+    Stage("price", f"a model under DDP, rank {SLOW_RANK} with three times the batch: what it costs", 45, _price),
     Stage("cost", f"a step with each of them against none, {REPEATS} times in turn", 240, _cost),
 )  # fmt: skip
