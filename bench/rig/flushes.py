@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from collector.agent.saying import in_one
 from pacehound.model.calls import CALL_SCHEMA, CallBatch
 from pacehound.model.events import Markers, Progress, Topology
 from pacehound.model.flushes import Flush, flushes_of
@@ -64,7 +65,6 @@ def together(events: Iterable[Event], digests_from_ranks: int = 0) -> Iterator[E
 
 def _at_once(events: list[Event], shards: dict[str, int]) -> Iterator[Event]:
     of_calls = (Topology, CallBatch, Markers, Progress)
-    yield from flushes_of([event for event in events if isinstance(event, of_calls)], shards)
     beats: dict[str, Flush] = {}
     for event in events:
         if isinstance(event, Flush) and event.heartbeat is not None:
@@ -77,7 +77,8 @@ def _at_once(events: list[Event], shards: dict[str, int]) -> Iterator[Event]:
                 is_of_processes=is_of_processes,
             )
             beats[event.key] = replace(event, heartbeat=both)
-    yield from beats.values()
+    said = flushes_of([event for event in events if isinstance(event, of_calls)], shards)
+    yield from in_one([*said, *beats.values()])
     yield from (event for event in events if not isinstance(event, (*of_calls, Flush)))
 
 

@@ -24,7 +24,7 @@ from bench.rig.agent_records import communicator_of
 from collector.agent.flush_times import FlushTimes
 from collector.agent.node_agent import GUARD_NS
 from collector.agent.said_in_full import SaidInFull
-from collector.agent.saying import heartbeats, outgoing, outgoing_at_once, shards_of
+from collector.agent.saying import outgoing, outgoing_at_once, outgoing_iteration, shards_of
 from collector.calls import rows as call_rows
 from collector.calls.communicators import Communicator
 from collector.calls.digests import DigestState, IterationDigests, Mark
@@ -180,15 +180,17 @@ class _Host:
         settled += self._batches(promised_ns, is_last=is_last)
         markers = self._markers(promised_ns)
         settled += [markers] if markers is not None else []
-        messages = [*outgoing_at_once(settled, self._shards)]
         in_short = [self._promise(known, promised_ns) for known in self._known]
         samples = [self._sample(now_ns, is_last=is_last)]
         if is_usual and self._in_full.says_all(settled, in_short):
             samples, of_processes = self._in_full.in_short(samples, times.quiet_ns)
-            messages += heartbeats(in_short, self._shards, quiet_ns=times.quiet_ns, of_processes=of_processes)
+            messages = outgoing_iteration(
+                settled, in_short, self._shards, quiet_ns=times.quiet_ns, of_processes=of_processes
+            )
             times.may_be_quiet(now_ns)
         else:
-            messages += outgoing_at_once(self._promises(promised_ns, is_last=is_last), self._shards)
+            promises = self._promises(promised_ns, is_last=is_last)
+            messages = [*outgoing_at_once(settled, self._shards), *outgoing_at_once(promises, self._shards)]
             self._in_full.note(in_short)
             self._in_full.note_samples(samples)
         messages += map(outgoing, samples)

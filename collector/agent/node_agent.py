@@ -29,7 +29,7 @@ from collector.agent.own_cost import OwnCost, resident_bytes
 from collector.agent.profiling import Profiling
 from collector.agent.run_folder import Ended, RunFolder
 from collector.agent.said_in_full import SaidInFull
-from collector.agent.saying import heartbeats, outgoing, outgoing_at_once, shards_of
+from collector.agent.saying import outgoing, outgoing_at_once, outgoing_iteration, shards_of
 from collector.agent.seen import Seen
 from collector.agent.trainer_listener import TrainerListener
 from collector.agent.trainers import Trainers
@@ -413,15 +413,15 @@ class Agent:
             uses_representatives=self._cost.uses_representatives and not closed_why,
         )
         self._frames.retire(self.processes.gone())
-        messages = self._said(settled)
+        messages, detail = self._said(settled), list[Outgoing]()
         if closed_why or self._outbox.held_bytes < _KEPT_WHILE_BYTES:
             kept = self.assembler.kept(ended=bool(closed_why))
-            messages += outgoing_at_once(kept, self._shards(), is_detail=True)
+            detail = outgoing_at_once(kept, self._shards(), is_detail=True)
         # Before the sample that lets the host's time go on, so that nobody has to think of them as late.
         operations = operations_of(records_by_ring, job=self._job.job, host=self._job.host, clock=self._job.clock)
         measured, self._measured = self._measured, []
         seen = [*self._seen(), *map(outgoing, measured), *map(outgoing, operations)]
-        coming_bytes = sum(len(message.payload) for message in messages + seen) + _PROGRESS_ROOM_BYTES
+        coming_bytes = sum(len(message.payload) for message in [*messages, *detail, *seen]) + _PROGRESS_ROOM_BYTES
         gone = self._outbox.counts.gone
         dropped = self._outbox.make_room(coming_bytes)
         if self._outbox.counts.gone > gone:
@@ -443,13 +443,14 @@ class Agent:
         if is_usual and self._in_full.says_all(settled, promised):
             quiet_ns = self._flush_times.quiet_ns
             samples, of_processes = self._in_full.in_short(samples, quiet_ns)
-            promises = heartbeats(promised, self._shards(), quiet_ns=quiet_ns, of_processes=of_processes)
+            said = outgoing_iteration(settled, promised, self._shards(), quiet_ns=quiet_ns, of_processes=of_processes)
+            messages = [*said, *detail]
             self._flush_times.may_be_quiet(now_ns)
         else:
-            promises = self._said(promised)
+            messages += [*detail, *self._said(promised)]
             self._in_full.note(promised)
             self._in_full.note_samples(samples)
-        messages += [*promises, *seen, *map(outgoing, samples), *map(outgoing, answers)]
+        messages += [*seen, *map(outgoing, samples), *map(outgoing, answers)]
         self._outbox.save(messages, msgspec.msgpack.encode(self._state()), now_ns)
         if self._outbox.is_saved:
             self._rings.remove_finished()

@@ -20,7 +20,7 @@ import sqlite3
 import zlib
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -128,6 +128,7 @@ class Outbox:
         self._retry_file_ns = 0
         self._in_flight_to = 0
         self._doomed: list[int] = []
+        self._changed: list[int] = []  # of what is in the file
         self._file: sqlite3.Connection | None = None
         if path is None:
             return
@@ -183,15 +184,20 @@ class Outbox:
                 self.counts.dropped_messages += 1
                 self.counts.dropped_calls += entry.calls
         # A queued promise about calls that are no longer there would be a lie; the next one tells.
-        stale = [
-            number
-            for number, entry in self._entries.items()
-            if entry.kind == "progress" and entry.stream in gone_from and number > self._in_flight_to
-        ]
-        for number in stale:
-            self._forget(number)
+        waiting = [number for number in self._entries if number > self._in_flight_to] if gone_from else []
+        for number in waiting:
+            entry = self._entries[number]
+            if entry.stream not in gone_from:
+                continue
+            if entry.kind == "progress":
+                self._forget(number)
+                gone.append(number)
+            elif (payload := _unpromised(entry)) != entry.payload:
+                self._held_bytes += len(payload) - len(entry.payload)
+                self._entries[number] = replace(entry, payload=payload)
+                self._changed.append(number)
         # They leave the file together with the state that counts them, or a kill in between would hide the loss.
-        self._doomed += gone + stale
+        self._doomed += gone
         return lost
 
     def save(self, messages: Iterable[Outgoing], state: bytes, now_ns: int) -> None:
@@ -211,7 +217,7 @@ class Outbox:
             return
         try:
             self._check_room(self.path, sum(len(self._entries[number].payload) for number in added))
-            self._write(self._file, added)
+            self._write(self._file, [*(number for number in self._changed if number in self._entries), *added])
         except (sqlite3.DatabaseError, OSError) as error:
             self._lose_file(error, now_ns)
 
@@ -350,6 +356,7 @@ class Outbox:
             file.executemany("INSERT OR REPLACE INTO state VALUES (?, ?)", values)
             file.execute("COMMIT")
             self._doomed.clear()
+            self._changed.clear()
         except BaseException:
             if file.in_transaction:
                 file.execute("ROLLBACK")
@@ -415,6 +422,17 @@ def _cost(entry: Outgoing) -> list[tuple[str, Lost]]:
     except RejectedMessage:  # the file was damaged: so many calls, nobody can tell whose
         return [(entry.stream, Lost(entry.calls, entry.reported))]
     return [(part.communicator, Lost(part.n_rows, part.dropped)) for flush in told for part in flush.parts]
+
+
+def _unpromised(entry: Outgoing) -> bytes:
+    """The same without the heartbeat that stands behind its digests."""
+    if entry.kind != "calls" or not entry.stream.startswith(SHARD_KEY):
+        return entry.payload
+    try:
+        told = [replace(one, heartbeat=None) if isinstance(one, Flush) else one for one in codec.decode(entry.payload)]
+    except RejectedMessage:  # the file was damaged: nobody believes what it promises
+        return entry.payload
+    return b"".join(map(codec.encode, told))
 
 
 def _companions(path: Path) -> list[Path]:

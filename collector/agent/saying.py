@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from collector.agent.outbox import Kind, Outgoing
 from collector.calls.communicators import Communicator
 from pacehound.model import codec
 from pacehound.model.calls import CallBatch
+from pacehound.model.digests import is_of_digests
 from pacehound.model.events import CommandResult, HostEvidence, HostSample, HostVitals, Markers, Progress
 from pacehound.model.flushes import MAX_FLUSH_SAID, Flush, Heartbeat, HostCall, flushes_of
 from pacehound.model.operations import Operations
@@ -43,28 +45,74 @@ def outgoing_at_once(
     On Kafka those of one key travel as one message (`pacehound.bus.kafka_sender.joined`). Calls that are detail are the
     first to be dropped, and nobody misses them.
     """
-    messages = []
-    for flush in flushes_of(events, shards):
-        calls = 0 if is_detail else sum(part.n_rows * max(len(part.represented), 1) for part in flush.parts)
-        reported = sum(part.dropped for part in flush.parts)
-        kind: Kind = "diagnostics" if is_detail else "calls" if flush.parts else _kind(flush.said[0])
-        messages.append(
-            Outgoing(kind=kind, stream=flush.key, calls=calls, reported=reported, payload=codec.encode(flush))
-        )
-    return messages
+    return [_outgoing_flush(flush, is_detail=is_detail) for flush in flushes_of(events, shards)]
 
 
-def heartbeats(
-    promised: Iterable[Progress], shards: Mapping[str, int], *, quiet_ns: int, of_processes: Collection[int] = ()
+def outgoing_iteration(
+    settled: Iterable[HostCall],
+    promised: Iterable[Progress],
+    shards: Mapping[str, int],
+    *,
+    quiet_ns: int,
+    of_processes: Collection[int] = (),
 ) -> list[Outgoing]:
-    """Of promises no more than up to when: a later promise takes their place where room has to be made, as of those.
+    """What is said of calls, and of the promises behind them no more than up to when.
 
-    `quiet_ns` is as in `Heartbeat`, and `of_processes` the attempts of which it speaks for their processes.
+    Digests of iterations, their marks and that heartbeat are one message where they can be: whoever reads it pays for
+    messages. A later promise takes the place of heartbeats by themselves where room has to be made.
+
+    Parameters
+    ----------
+    settled, promised
+        As they are told, and how far they go.
+    shards
+        By communicator.
+    quiet_ns
+        As in `Heartbeat`.
+    of_processes
+        The attempts of which heartbeats speak for their processes.
+
     """
+    flushes = (*flushes_of(settled, shards), *_heartbeats(promised, shards, quiet_ns, of_processes))
+    return [_outgoing_flush(flush) for flush in in_one(flushes)]
+
+
+def in_one(flushes: Iterable[Flush]) -> Iterator[Flush]:
+    """What one host says at once: of each shard as one flush, if that is digests, marks and a heartbeat alone.
+
+    Examples
+    --------
+    >>> from pacehound.model.flushes import CallPart
+    >>> said = Flush(job="j", attempt=0, host="h", shard=0)
+    >>> digests = CallPart(communicator="c", source="c10d digests", ordinal=0, sees=3, n_rows=0)
+    >>> beat = Heartbeat(time_ns=6, communicators=("c",))
+    >>> [one] = in_one([replace(said, parts=(digests,)), replace(said, heartbeat=beat)])
+    >>> len(one.parts), one.heartbeat == beat
+    (1, True)
+    >>> calls = replace(digests, source="c10d")
+    >>> len(list(in_one([replace(said, parts=(calls,)), replace(said, heartbeat=beat)])))
+    2
+
+    """
+    by_shard: dict[str, list[Flush]] = {}
+    for flush in flushes:
+        by_shard.setdefault(flush.key, []).append(flush)
+    for said in by_shard.values():
+        rows, marks, beats = ([one for one in said if getattr(one, name)] for name in ("parts", "markers", "heartbeat"))
+        is_of_iterations = all(is_of_digests(part.source) for flush in rows for part in flush.parts)
+        if (len(rows), len(beats)) == (1, 1) and len(marks) == len(said) - 2 <= 1 and is_of_iterations:
+            markers = marks[0].markers if marks else ()
+            yield replace(rows[0], markers=markers, heartbeat=beats[0].heartbeat)
+        else:
+            yield from said
+
+
+def _heartbeats(
+    promised: Iterable[Progress], shards: Mapping[str, int], quiet_ns: int, of_processes: Collection[int]
+) -> Iterator[Flush]:
     by_shard: dict[tuple[int, int], list[Progress]] = {}
     for one in promised:
         by_shard.setdefault((one.attempt, shards[one.communicator]), []).append(one)
-    messages = []
     for (attempt, shard), of_shard in sorted(by_shard.items()):
         for first in range(0, len(of_shard), MAX_FLUSH_SAID):
             some = of_shard[first : first + MAX_FLUSH_SAID]
@@ -74,10 +122,18 @@ def heartbeats(
                 quiet_ns=quiet_ns,
                 is_of_processes=attempt in of_processes,
             )
-            flush = Flush(job=some[0].job, attempt=attempt, host=some[0].host, shard=shard, heartbeat=beat)
-            payload = codec.encode(flush)
-            messages.append(Outgoing(kind="progress", stream=flush.key, calls=0, reported=0, payload=payload))
-    return messages
+            yield Flush(job=some[0].job, attempt=attempt, host=some[0].host, shard=shard, heartbeat=beat)
+
+
+def _outgoing_flush(flush: Flush, *, is_detail: bool = False) -> Outgoing:
+    kind: Kind
+    if flush.parts:
+        kind = "diagnostics" if is_detail else "calls"
+    else:
+        kind = _kind(flush.said[0]) if flush.said else "progress"
+    calls = 0 if is_detail else sum(part.n_rows * max(len(part.represented), 1) for part in flush.parts)
+    reported = sum(part.dropped for part in flush.parts)
+    return Outgoing(kind=kind, stream=flush.key, calls=calls, reported=reported, payload=codec.encode(flush))
 
 
 def _kind(event: AgentEvent) -> Kind:

@@ -248,16 +248,55 @@ def test_while_iterations_end_as_usual_nothing_but_the_time_is_said_of_ranks(run
     assert said_of_the_time(run)[1] == before[1]
 
 
-def test_what_had_to_make_room_is_said_in_full_again(tmp_path: Path) -> None:
-    run = AgentRun(tmp_path, FROM, "agent.max_backlog_bytes=75000")
-    rings = [run.joined(rank) for rank in (0, 1)]
-    for step in range(24):
-        run.receiver.is_away = step >= 8
+def slowly(run: AgentRun, rings: Sequence[RingFile], steps: Iterable[int]) -> None:
+    """Iterations of ten seconds."""
+    for step in steps:
         for _ in range(200):
             run.step()
         for ring in rings:
             ring.done(step, run.now_ns - 200 * MS, run.now_ns - 100 * MS)
             ring.marker(step, run.now_ns)
+
+
+def test_an_iteration_is_told_with_its_marks_and_the_time_in_one(run: AgentRun) -> None:
+    slowly(run, [run.joined(rank) for rank in (0, 1)], range(10))
+    flushes = [event for message in run.receiver.messages for event in codec.decode(message)]
+    last = [one for one in flushes if isinstance(one, Flush) and one.parts][-1]
+    assert last.columns["seq"].tolist() == [8, 8]
+    assert [mark.steps for mark in last.markers] == [(8, 8)]
+    assert last.heartbeat is not None
+    assert last.heartbeat.time_ns >= last.markers[0].time_ns
+
+
+def test_what_is_dropped_leaves_no_heartbeat_behind_it(tmp_path: Path) -> None:
+    """The next one would promise that all has been sent; a kill does not bring it back."""
+    run = AgentRun(tmp_path, FROM)
+    rings = [run.joined(rank) for rank in (0, 1)]
+    slowly(run, rings, range(10))
+    run.receiver.is_away = True
+    slowly(run, rings, range(10, 14))
+    waiting = [event for message in run.outbox.take(1 << 30)[1] for event in codec.decode(message)]
+    run.outbox.release()
+    assert sum(1 for one in waiting if isinstance(one, Flush) and one.parts and one.heartbeat) >= 3
+    run.outbox.make_room(run.outbox.max_bytes - run.outbox.held_bytes + 1)  # heartbeats that later ones supersede
+    dropped = run.outbox.make_room(run.outbox.max_bytes - run.outbox.held_bytes + 1)
+    assert {lost.calls for lost in dropped.values()} == {2}
+    run.outbox.save([], run.outbox.state or b"", 0)
+    run.kill()
+    left = [event for message in run.outbox.take(1 << 30)[1] for event in codec.decode(message)]
+    flushes = [one for one in left if isinstance(one, Flush)]
+    told = [one.columns["seq"].tolist() for one in flushes if one.parts]
+    assert told == [[10, 10], [11, 11], [12, 12]]
+    assert all(one.heartbeat is None for one in flushes)
+    assert any(one.markers for one in flushes)
+
+
+def test_what_had_to_make_room_is_said_in_full_again(tmp_path: Path) -> None:
+    run = AgentRun(tmp_path, FROM, "agent.max_backlog_bytes=75000")
+    rings = [run.joined(rank) for rank in (0, 1)]
+    slowly(run, rings, range(8))
+    run.receiver.is_away = True
+    slowly(run, rings, range(8, 24))
     assert run.outbox.counts.gone > 0
     run.receiver.is_away = False
     before = said_of_the_time(run)[0]
