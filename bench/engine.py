@@ -11,6 +11,7 @@ message per communicator, as all did once; one for all that a host says at once;
 from __future__ import annotations
 
 import heapq
+import sys
 import tempfile
 import threading
 import time
@@ -33,6 +34,7 @@ from pacehound.clock import SystemClock
 from pacehound.errors import Unavailable
 from pacehound.model import codec, topics
 from pacehound.model.calls import CallBatch
+from pacehound.model.flushes import Flush
 from pacehound.model.routing import Event
 from pacehound.model.topology import Layout
 from pacehound.runtime.feed import due_ns, feed
@@ -72,6 +74,12 @@ LOOK_S = 0.1
 def run() -> list[dict[str, Any]]:
     """One row per figure."""
     rows: list[dict[str, Any]] = []
+
+    def add(more: list[dict[str, Any]]) -> None:
+        rows.extend(more)
+        for row in more:  # half an hour is long to wait for the first
+            sys.stderr.write(f"{row['case']}: {row['figure']} {row['value']:,.4g} {row['unit']}\n")
+
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         broker = Broker(folder / "kafka")
@@ -81,12 +89,12 @@ def run() -> list[dict[str, Any]]:
                 # What runs for seconds only cannot be flushed every eight of them.
                 for flush_s in FLUSHES_S if ranks <= 256 else FLUSHES_S[:1]:
                     for form in FORMS:
-                        rows += _streams(_filled(broker, folder, ranks, flush_s, iterations, form))
+                        add(_streams(_filled(broker, folder, ranks, flush_s, iterations, form)))
             for ranks, iterations in DIGESTED.items():
-                rows += _streams(_filled(broker, folder, ranks, FLUSHES_S[0], iterations, "digests"))
+                add(_streams(_filled(broker, folder, ranks, FLUSHES_S[0], iterations, "digests")))
             written = _filled(broker, folder, WRITTEN_RANKS, WRITTEN_FLUSH_S, WRITTEN_ITERATIONS, "together", "written")
-            rows += _writing(written, folder)
-            rows += _latency(broker, folder)
+            add(_writing(written, folder))
+            add(_latency(broker, folder))
         finally:
             broker.stop()
     return rows
@@ -190,7 +198,9 @@ def _writing(filled: _Filled, folder: Path) -> list[dict[str, Any]]:
     rate = (filled.calls - first) / (ended[0] - begun[0])
     batches: list[CallBatch] = []
     for message in ordered(read_to_end(engine.settings, topics.CALLS)):
-        batches += [event for event in codec.decode(message.value) if isinstance(event, CallBatch)]
+        for event in codec.decode(message.value):
+            said = event.events() if isinstance(event, Flush) else [event]
+            batches += [one for one in said if isinstance(one, CallBatch)]
     with Store.open(folder / "bare") as store:
         bare_s = 0.0
         for part in range(0, len(batches), 256):
