@@ -340,9 +340,8 @@ def read_flush(head: FlushHead, rows: pa.RecordBatch | None, *, job: str, attemp
         raise InvalidEvent(f"a flush says it has {n_rows} rows and has {n_there}")
     columns: dict[str, Column] = {}
     if rows is not None:
-        there = rows.schema.names
-        known = {name: kind for name, kind in COLUMNS.items() if name in there}
-        columns = {name: _read_column(rows.column(name), name, kind) for name, kind in known.items()}
+        there = zip(rows.schema.names, rows.columns, strict=True)
+        columns = {name: _read_column(column, name, COLUMNS[name]) for name, column in there if name in COLUMNS}
     for part in head.parts:
         if part.dropped < 0 or part.within_ns < 0:
             raise InvalidEvent(f"{part.dropped} calls dropped, right within {part.within_ns} ns: neither is negative")

@@ -99,6 +99,6 @@ class Telemetry:
 def _labels(metric: Metric, kind: str, labels: dict[str, str]) -> tuple[str, ...]:
     if metric not in _KNOWN or metric.kind != kind:
         raise ValueError(f"{metric.name} is no {kind} of pacehound.runtime.metric_names")
-    if labels.keys() != set(metric.labels):
+    if len(labels) != len(metric.labels) or not all(name in labels for name in metric.labels):
         raise ValueError(f"{metric.name} has the labels {metric.labels}, not {tuple(labels)}")
     return tuple([labels[name] for name in metric.labels])

@@ -62,17 +62,17 @@ API void rows_look(int64_t first, int64_t after, const struct rows *rows, const 
 }
 
 /* Times as they can be; returns of how many rows they go backwards: their starts and ends are taken for unseen. */
-API int64_t rows_without_backward_times(int64_t n_rows, const int64_t *launch, const int64_t *start, const int64_t *end,
-                                        int64_t *launched, int64_t *started, int64_t *ended)
+API int64_t rows_without_backward_times(int64_t n_rows, int64_t *times)
 {
+    int64_t *launch = times, *start = times + n_rows, *end = start + n_rows;
     int64_t n_backward = 0;
     for (int64_t i = 0; i < n_rows; i++) {
         bool is_negative = launch[i] < 0 || start[i] < 0 || end[i] < 0;
         bool is_backward = is_negative || (end[i] > 0 && (end[i] < launch[i] || end[i] < start[i]));
         n_backward += is_backward;
-        launched[i] = larger_of(launch[i], 0);
-        started[i] = is_backward ? 0 : start[i];
-        ended[i] = is_backward ? 0 : end[i];
+        launch[i] = larger_of(launch[i], 0);
+        if (is_backward)
+            start[i] = end[i] = 0;
     }
     return n_backward;
 }

@@ -136,14 +136,11 @@ def without_backward_times(
     launch: Int64Array, start: Int64Array, end: Int64Array
 ) -> tuple[Int64Array, Int64Array, Int64Array, int]:
     """Times as they can be, and of how many rows they go backwards: their starts and ends are taken for unseen."""
-    launched, started, ended = np.empty((3, len(launch)), np.int64)
+    times = np.array((launch, start, end), np.int64)
     take = native_loops.loaded().rows_without_backward_times
     take.restype = _COUNT
-    n_backward = take(
-        _COUNT(len(launch)),
-        *(address(column(one, np.int64)) for one in (launch, start, end)),
-        *(address(one) for one in (launched, started, ended)),
-    )
+    n_backward = take(_COUNT(len(launch)), address(times))
+    launched, started, ended = times
     return launched, started, ended, n_backward
 
 
