@@ -9,7 +9,8 @@ it can.
 
 Beyond `max_bytes` room is made in this order: progress that a later one of the same communicator supersedes, the
 oldest vitals, evidence and operations (they explain what the rest shows), the oldest calls, and when nothing else is
-left the oldest host samples and markers. Topology and closing messages stay.
+left the oldest host samples and markers. Topology and closing messages stay. An iteration's digests go with the marks
+that are said with them, and what is said later loses its promise.
 """
 
 from __future__ import annotations

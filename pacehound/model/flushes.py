@@ -410,7 +410,7 @@ def flushes_of(events: Iterable[HostCall], shards: Mapping[str, int]) -> Iterato
     """What a host says, in as few flushes as may be, of one kind of thing each; in the order in which it is heard.
 
     Topologies, calls, markers, promises, and the promises that close: what an agent may do with them, if it has to make
-    room, differs. On Kafka they are joined to one message.
+    room, differs (of iterations it makes one again: `collector.agent.saying`). On Kafka they are joined to one message.
 
     Parameters
     ----------
