@@ -16,7 +16,8 @@ from aiohttp import web
 from pacehound.runtime.head.address import Address
 from pacehound.runtime.head.certificate import Certificate
 from pacehound.runtime.head.connections import HEADERS_WITHIN_S, listen, most_connections, raise_descriptor_limit
-from pacehound.runtime.head.otlp_receiver import Log, Taken, make_otlp_app
+from pacehound.runtime.head.exports import Log, Taken
+from pacehound.runtime.head.otlp_receiver import make_otlp_app
 from pacehound.runtime.head.owner import Owner, Ownership
 from pacehound.runtime.head.query_server import Answers, Leases, make_desk
 from pacehound.runtime.telemetry import Telemetry

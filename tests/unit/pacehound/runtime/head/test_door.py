@@ -25,7 +25,7 @@ from pacehound.bus.otlp_headers import COMMANDS_PATH
 from pacehound.clock import ManualClock
 from pacehound.model import codec
 from pacehound.model.events import Command, DeadLetter
-from pacehound.runtime.head import otlp_receiver, query_server
+from pacehound.runtime.head import exports, otlp_receiver, query_server
 from pacehound.runtime.head.node import Head, IngestResult
 from pacehound.runtime.status import Scrape
 from pacehound.runtime.survey import scrape_process
@@ -169,14 +169,14 @@ def test_an_answer_waits_until_all_that_came_outlives_the_process(path: str) -> 
 def test_a_store_that_hangs_confirms_nothing_takes_nothing_more_and_nothing_twice(
     path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(otlp_receiver, "_STORED_WITHIN_S", 0.1)
+    monkeypatch.setattr(exports, "_STORED_WITHIN_S", 0.1)
 
     async def scenario() -> None:
         log = ManualLog(arrived=4, kept=4)
         async with TestClient(made(log)) as client:
             assert await post(client, path) == 503
             assert log.arrived == 7
-            monkeypatch.setattr(otlp_receiver, "_STORED_WITHIN_S", 60.0)
+            monkeypatch.setattr(exports, "_STORED_WITHIN_S", 60.0)
             for body in (b"abc", b"others"):
                 response = await asyncio.wait_for(client.post(path, data=body, headers=PROTOBUF), 1)
                 assert (response.status, response.headers["Retry-After"]) == (503, "1")
@@ -196,7 +196,7 @@ def test_a_store_that_hangs_confirms_nothing_takes_nothing_more_and_nothing_twic
 def test_a_store_that_is_always_too_slow_gets_everything_once_and_confirms_it_in_the_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(otlp_receiver, "_STORED_WITHIN_S", 0.05)
+    monkeypatch.setattr(exports, "_STORED_WITHIN_S", 0.05)
 
     async def scenario() -> None:
         log = ManualLog()
@@ -213,7 +213,7 @@ def test_a_store_that_is_always_too_slow_gets_everything_once_and_confirms_it_in
 def test_all_bodies_that_are_read_at_one_time_have_a_bound_and_the_next_comes_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(otlp_receiver, "_MOST_BODY_BYTES", 1_000)
+    monkeypatch.setattr(exports, "_MOST_BODY_BYTES", 1_000)
     begun, go_on = asyncio.Event(), asyncio.Event()
 
     async def slow_body() -> AsyncIterator[bytes]:
@@ -244,7 +244,7 @@ def test_all_bodies_that_are_read_at_one_time_have_a_bound_and_the_next_comes_ag
 @pytest.mark.parametrize("path", ["/v1/logs", "/v1/traces"])
 def test_where_taking_in_hangs_senders_are_told_as_well(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A disk that does not answer holds up the first note about a new job."""
-    monkeypatch.setattr(otlp_receiver, "_STORED_WITHIN_S", 0.1)
+    monkeypatch.setattr(exports, "_STORED_WITHIN_S", 0.1)
     may = threading.Event()
 
     class Hanging(ManualLog):
@@ -282,7 +282,7 @@ class HangingStore(MemoryStore):
 
 def test_what_an_agent_sends_to_a_hanging_store_is_there_once_when_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """A record that cannot be read among it, and more waiting each time that it comes again."""
-    monkeypatch.setattr(otlp_receiver, "_STORED_WITHIN_S", 0.1)
+    monkeypatch.setattr(exports, "_STORED_WITHIN_S", 0.1)
     store = HangingStore()
     clock = ManualClock(0)
     head = Head(settings=Settings(), parts=parts(store), clock=clock)
@@ -415,7 +415,7 @@ def test_a_kind_of_content_that_is_no_text_is_refused_and_nothing_breaks() -> No
 
 
 def test_a_body_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(otlp_receiver, "BODY_WITHIN_S", 0.1)
+    monkeypatch.setattr(exports, "BODY_WITHIN_S", 0.1)
 
     async def scenario() -> bytes:
         async with made(ManualLog()) as server:
