@@ -12,6 +12,8 @@ from pacehound.runtime.priority import give_way
 
 _FIRST_RETRY_S, _LONGEST_RETRY_S = 0.5, 30.0
 _STEADY_AFTER_S = 60.0
+_OFTEN = 5
+"""Deaths in a row of which it is said that nothing comes of it: some ten seconds after the first one."""
 _NICENESS = 5
 _END_WITHIN_S = 1.0
 _LOG_MAX_BYTES = 1024 * 1024
@@ -29,7 +31,7 @@ class RestartingProcess:
     log
         Its standard output and error; begun anew when it has grown large.
     say
-        Told once, at the first death.
+        Told of the first death in a row, and of the one that makes them many. A row ends when it has run for a minute.
 
     """
 
@@ -51,6 +53,7 @@ class RestartingProcess:
         self._not_before_s = 0.0
         self._backoff = Backoff(_FIRST_RETRY_S, _LONGEST_RETRY_S)
         self._deaths = 0
+        self._in_a_row = 0
 
     @property
     def is_alive(self) -> bool:
@@ -89,11 +92,19 @@ class RestartingProcess:
         if self.is_alive:
             return
         if self._process is not None:
-            self._deaths += 1
-            if self._deaths == 1:
-                self._say(f"the {self.name} ended ({self.exit_words()}); starting it again")
             if now_s - self._started_s > _STEADY_AFTER_S:
                 self._backoff.reset()
+                self._in_a_row = 0
+            self._deaths += 1
+            self._in_a_row += 1
+            if self._in_a_row == 1:
+                self._say(f"the {self.name} ended ({self.exit_words()}); starting it again")
+            elif self._in_a_row == _OFTEN:
+                self._say(
+                    f"the {self.name} has ended {_OFTEN} times in a row ({self.exit_words()}); it is tried again each "
+                    f"{_LONGEST_RETRY_S:g} s. While it is away nothing is said about the command, which runs on; "
+                    "`pacehound doctor` tells what may be missing"
+                )
             self._process = None
             self._not_before_s = now_s + self._backoff.next_s()
         if now_s >= self._not_before_s:
