@@ -23,8 +23,9 @@ from bench.rig import realjob
 
 SCRIPT = Path(__file__).parent / "ordinary_jobs" / "gpt_steps.py"
 RANKS = 2
-RUN_S = 25.0
-"""Of each run; what a head takes to start is in it, as in a job of that length."""
+RUN_S, BEGINNING_S = 35.0, 10.0
+"""Of each run, and what of it is not counted: a head starts in it, which is a few per cent of such a run and nothing of
+a job of hours (`python -m bench startup` has it)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,16 +73,26 @@ def _compare(shape: Shape, name: str, pairs: int) -> list[dict[str, Any]]:
 
 
 def micro_batches_for(shape: Shape, folder: Path) -> int:
-    """How many a step needs to take as long as it is to, by a run with one."""
-    one_s = _step_s(shape, 1, max(int(2.0 / shape.step_s), 20), folder, is_watched=False)
-    return max(round(shape.step_s / one_s), 1)
+    """How many a step needs to take as long as it is to: by a run with one, and one with what that comes to.
+
+    The first of a step costs more than the others, for its gradients are joined.
+    """
+    micro_batches = 1
+    for _ in range(2):
+        steps = max(int(3.0 / shape.step_s), 20)
+        took_s = _step_s(shape, micro_batches, steps, folder, is_watched=False, beginning_s=0.5)
+        micro_batches = max(round(micro_batches * shape.step_s / took_s), 1)
+    return micro_batches
 
 
-def _step_s(shape: Shape, micro_batches: int, steps: int, folder: Path, *, is_watched: bool) -> float:
-    """The mean step of one run."""
+def _step_s(
+    shape: Shape, micro_batches: int, steps: int, folder: Path, *, is_watched: bool, beginning_s: float = BEGINNING_S
+) -> float:
+    """The mean step of one run, without those of its beginning."""
     said = folder / "said.json"
     said.unlink(missing_ok=True)
-    command = realjob.forked(shape.width, shape.layers, micro_batches, steps, said, ranks=RANKS, script=SCRIPT)
+    size = (shape.width, shape.layers, micro_batches, steps)
+    command = realjob.forked(*size, beginning_s, said, ranks=RANKS, script=SCRIPT)
     if is_watched:
         command = [*realjob.PACEHOUND, "run", "--store", str(folder / "store"), "--", *command]
     done = subprocess.run(command, env=realjob.environment(), cwd=folder, capture_output=True, check=False)

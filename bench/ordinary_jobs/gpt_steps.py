@@ -1,8 +1,8 @@
 """A GPT like nanoGPT under DDP on gloo, as large as it is told to be; rank 0 writes how long its steps took.
 
-    gpt_steps.py WIDTH LAYERS MICRO_BATCHES STEPS FILE
+    gpt_steps.py WIDTH LAYERS MICRO_BATCHES STEPS BEGINNING_S FILE
 
-Each step adds up the gradients of some micro-batches and joins them. The first tenth of the steps is not counted.
+Each step adds up the gradients of some micro-batches and joins them. What ends within the first seconds is not counted.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def main() -> None:
     model = DistributedDataParallel(GPT(width, layers))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     text = torch.randint(VOCABULARY, (BATCH, CONTEXT + 1))
-    ends_s = []
+    begun_s, ends_s = time.perf_counter(), []
     for _ in range(steps):
         for micro in range(micro_batches):
             with model.no_sync() if micro < micro_batches - 1 else nullcontext():
@@ -57,8 +57,8 @@ def main() -> None:
         optimizer.zero_grad(set_to_none=True)
         ends_s.append(time.perf_counter())
     if dist.get_rank() == 0:
-        counted = ends_s[len(ends_s) // 10 :]
-        Path(sys.argv[5]).write_text(json.dumps({"step_s": (counted[-1] - counted[0]) / (len(counted) - 1)}))
+        counted = [end_s for end_s in ends_s if end_s - begun_s > float(sys.argv[5])]
+        Path(sys.argv[6]).write_text(json.dumps({"step_s": (counted[-1] - counted[0]) / (len(counted) - 1)}))
     dist.destroy_process_group()
 
 
