@@ -47,6 +47,7 @@ from pacehound.settings import Settings
 from streams.job.stage_two import StageTwo
 from streams.kafka.outputs import Followed, encoded, together, told
 from streams.kafka.partition import MARKER, Gap, KeyState, Partition, SnapshotReader
+from streams.kafka.snapshot_times import SnapshotTimes
 from streams.kafka.topologies import KnownTopologies, as_said, headers_of
 from streams.kafka.undelivered import Undelivered
 from streams.rounds.shard import Shard
@@ -56,10 +57,6 @@ from streams.snapshots.schema import state_codec
 logger = logging.getLogger("pacehound.streams")
 
 INPUTS = (topics.CALLS, topics.HOSTS, topics.OPS, topics.ROUNDS)
-SNAPSHOT_EVERY_S = 2.0
-SNAPSHOT_SHARE = 20.0
-"""Snapshots are taken so seldom that it costs no more than a twentieth of the time (chosen: of the largest jobs each
-minute, and a worker that takes over reads what came since)."""
 FLUSH_S = 300.0
 TICK_GRACE_S = 10.0
 REACHED_WITHIN_S = 1.0
@@ -138,7 +135,8 @@ class StreamsWorker:
         self._owner = ""
         self._generation = -1
         self._uncommitted: dict[Place, int] = {}
-        self._not_before_s = 0.0
+        self._snapshot_times = SnapshotTimes()
+        self._came_s = 0.0  # when the last message did
         self._ticked_s = self._clock.monotonic_s()
         self._silence = self._listening_anew()
 
@@ -148,7 +146,8 @@ class StreamsWorker:
         """One message of a partition that is ours; it may come twice, and others may not have come before it."""
         self._telemetry.add(MESSAGES, topic=message.topic)
         self._telemetry.set(LAST_BATCH, self._clock.now_ns() / 1e9)
-        self._undelivered.something_came(self._clock.monotonic_s())
+        self._came_s = self._clock.monotonic_s()
+        self._undelivered.something_came(self._came_s)
         place = (message.topic, message.partition)
         if place not in self._partitions:
             await self._restore()
@@ -465,7 +464,7 @@ class StreamsWorker:
 
     async def keep(self) -> None:
         """Write down what has changed, once everything that came out of it is in the log; then commit."""
-        if self._clock.monotonic_s() < self._not_before_s:
+        if not self._snapshot_times.are_due(self._clock.monotonic_s(), self._came_s):
             return
         self._forget_others()
         began_s = self._clock.monotonic_s()
@@ -476,12 +475,12 @@ class StreamsWorker:
                 if (snapshot := partition.snapshot(self._owner)) is not None
             }
         took_s = self._clock.monotonic_s() - began_s
-        self._not_before_s = began_s + max(SNAPSHOT_EVERY_S, SNAPSHOT_SHARE * took_s)
         for place, snapshot in snapshots.items():
             for key, reason in snapshot.unwritten:
                 self._telemetry.add(PIPELINE_FAILURES)
                 logger.error("%s/%d: the state of %s is kept in no snapshot: %s", *place, key, reason)
         if snapshots:
+            self._snapshot_times.written(began_s, took_s)
             loop = asyncio.get_running_loop()
             await loop.run_in_executor(self._thread, self._producer.flush, FLUSH_S)
             for place, snapshot in snapshots.items():

@@ -1,0 +1,42 @@
+"""When states are written: behind a burst where that takes long, and never much later than before."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streams.kafka.snapshot_times import EVERY_S, SHARE, SnapshotTimes
+
+BEGAN_S = 1_000.0
+TOOK = st.floats(0.0, 30.0)
+
+
+def first_due(took_s: float, burst_ends_s: list[float]) -> float:
+    """When they are written next by a worker that looks each tenth of a second."""
+    times = SnapshotTimes()
+    times.written(BEGAN_S, took_s)
+    came_s, n = 0.0, 0
+    while True:
+        now_s = BEGAN_S + n / 10
+        came_s = max([came_s, *(end_s for end_s in burst_ends_s if end_s <= now_s)])
+        if times.are_due(now_s, came_s):
+            return now_s
+        n += 1
+
+
+@given(took_s=TOOK, ends_s=st.lists(st.floats(BEGAN_S, BEGAN_S + 900), max_size=20))
+def test_they_are_neither_written_sooner_than_they_may_be_nor_put_off_for_long(
+    took_s: float, ends_s: list[float]
+) -> None:
+    every_s = max(EVERY_S, SHARE * took_s)
+    waited_s = first_due(took_s, ends_s) - BEGAN_S
+    assert every_s - 1e-6 <= waited_s <= 1.5 * every_s + 0.2
+
+
+@given(took_s=st.floats(0.0, EVERY_S / SHARE), ends_s=st.lists(st.floats(BEGAN_S, BEGAN_S + 5), max_size=20))
+def test_small_ones_wait_for_nothing(took_s: float, ends_s: list[float]) -> None:
+    assert first_due(took_s, ends_s) - BEGAN_S <= EVERY_S + 0.2
+
+
+def test_large_ones_wait_for_the_end_of_a_burst() -> None:
+    assert 24.3 <= first_due(1.0, [BEGAN_S + 24.0]) - BEGAN_S <= 24.5
