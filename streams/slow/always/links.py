@@ -154,25 +154,32 @@ def _slow_pairs(
 ) -> Iterator[_Apart]:
     """Pairs of the same two stages, both within a host or both across."""
     place = {rank: at for at, rank in enumerate(parts.ranks)}
-    groups = []
-    of_link: dict[str, tuple[tuple[TransferKey, ...], Float64Array]] = {}
-    for key in keys:
-        if not isinstance(key, tuple) or (key > key[::-1] and key[::-1] in keys):
-            continue
-        if key[0] not in place or key[1] not in place:
-            continue
+    links = [
+        key
+        for key in keys
+        if isinstance(key, tuple)
+        and not (key > key[::-1] and key[::-1] in keys)
+        and key[0] in place
+        and key[1] in place
+    ]
+    if not links:
+        return
+    took_both_ns = took_ns[:, [keys[key] for key in links]]
+    has_other_way = [at for at, key in enumerate(links) if key[::-1] in keys]
+    took_both_ns[:, has_other_way] += took_ns[:, [keys[links[at][::-1]] for at in has_other_way]]
+    rounds_s = (took_both_ns / 1e9).T.tolist()
+    medians_s = (np.median(took_both_ns, axis=0) / 1e9).tolist()
+    groups, at_of = [], {}
+    for at, key in enumerate(links):
         stages = tuple(sorted(int(parts.part[place[rank]]) for rank in key))
         is_within = observed.hosts.get(key[0]) == observed.hosts.get(key[1])
-        ways: tuple[TransferKey, ...] = (key, key[::-1])
-        link_ns = took_ns[:, [keys[way] for way in ways if way in keys]].sum(axis=1)
-        of_link[str(key)] = ways, link_ns
+        at_of[str(key)] = at
         groups.append(
             GroupTransfer(
-                group=str(key),
-                kind=(stages, is_within),
-                transfer_s=float(np.median(link_ns)) / 1e9,
-                rounds_s=tuple((link_ns / 1e9).tolist()),
+                group=str(key), kind=(stages, is_within), transfer_s=medians_s[at], rounds_s=tuple(rounds_s[at])
             )
         )
     for outlier in outliers(groups):
-        yield _Apart(*of_link[outlier.group], 1e9 * outlier.median_s, outlier.peers)
+        at = at_of[outlier.group]
+        ways: tuple[TransferKey, ...] = (links[at], links[at][::-1])
+        yield _Apart(ways, took_both_ns[:, at], 1e9 * outlier.median_s, outlier.peers)
