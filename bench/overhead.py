@@ -73,14 +73,14 @@ def _compare(shape: Shape, name: str, pairs: int) -> list[dict[str, Any]]:
 
 
 def micro_batches_for(shape: Shape, folder: Path) -> int:
-    """How many a step needs to take as long as it is to: by a run with one, and one with what that comes to.
+    """How many a step needs to take as long as it is to: by a run with one, and two with what that comes to.
 
     The first of a step costs more than the others, for its gradients are joined.
     """
     micro_batches = 1
-    for _ in range(2):
+    for _ in range(3):
         steps = max(int(3.0 / shape.step_s), 20)
-        took_s = _step_s(shape, micro_batches, steps, folder, is_watched=False, beginning_s=0.5)
+        took_s = _step_s(shape, micro_batches, steps, folder, is_watched=False, beginning_s=0.0)
         micro_batches = max(round(micro_batches * shape.step_s / took_s), 1)
     return micro_batches
 
