@@ -32,8 +32,10 @@ from pacehound.model import codec
 from pacehound.model.flushes import Flush
 from pacehound.model.shards import SHARD_KEY
 
-Kind = Literal["calls", "progress", "host", "diagnostics", "markers", "keep"]
+Kind = Literal["calls", "iteration", "progress", "host", "diagnostics", "markers", "keep"]
+"""`iteration`: calls with the promise that stands behind them."""
 
+_OF_CALLS: tuple[Kind, ...] = ("calls", "iteration")
 _SCHEMA_VERSION = 1
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS messages (
@@ -167,7 +169,7 @@ class Outbox:
         for number in gone:
             self._forget(number)
         gone_from: set[str] = set()
-        kinds: tuple[tuple[Kind, ...], ...] = (("diagnostics",), ("calls",), ("host", "markers"))
+        kinds: tuple[tuple[Kind, ...], ...] = (("diagnostics",), _OF_CALLS, ("host", "markers"))
         for droppable in kinds:
             for number, entry in list(self._entries.items()):
                 if self._held_bytes <= limit:
@@ -178,7 +180,7 @@ class Outbox:
                     costs = lost.setdefault(communicator, Lost())
                     costs.calls += cost.calls
                     costs.reported += cost.reported
-                if entry.kind == "calls":
+                if entry.kind in _OF_CALLS:
                     gone_from.add(entry.stream)
                 self._forget(number)
                 gone.append(number)
@@ -193,9 +195,9 @@ class Outbox:
             if entry.kind == "progress":
                 self._forget(number)
                 gone.append(number)
-            elif (payload := _unpromised(entry)) != entry.payload:
-                self._held_bytes += len(payload) - len(entry.payload)
-                self._entries[number] = replace(entry, payload=payload)
+            elif entry.kind == "iteration":
+                self._entries[number] = unpromised = _unpromised(entry)
+                self._held_bytes += len(unpromised.payload) - len(entry.payload)
                 self._changed.append(number)
         # They leave the file together with the state that counts them, or a kill in between would hide the loss.
         self._doomed += gone
@@ -414,7 +416,7 @@ class Outbox:
 
 def _cost(entry: Outgoing) -> list[tuple[str, Lost]]:
     """What goes missing with it, by communicator."""
-    if entry.kind != "calls":
+    if entry.kind not in _OF_CALLS:
         return []
     if not entry.stream.startswith(SHARD_KEY):
         return [(entry.stream, Lost(entry.calls, entry.reported))]
@@ -425,15 +427,13 @@ def _cost(entry: Outgoing) -> list[tuple[str, Lost]]:
     return [(part.communicator, Lost(part.n_rows, part.dropped)) for flush in told for part in flush.parts]
 
 
-def _unpromised(entry: Outgoing) -> bytes:
-    """The same without the heartbeat that stands behind its digests."""
-    if entry.kind != "calls" or not entry.stream.startswith(SHARD_KEY):
-        return entry.payload
+def _unpromised(entry: Outgoing) -> Outgoing:
+    """An iteration without the heartbeat that stands behind its digests."""
     try:
         told = [replace(one, heartbeat=None) if isinstance(one, Flush) else one for one in codec.decode(entry.payload)]
     except RejectedMessage:  # the file was damaged: nobody believes what it promises
-        return entry.payload
-    return b"".join(map(codec.encode, told))
+        return replace(entry, kind="calls")
+    return replace(entry, kind="calls", payload=b"".join(map(codec.encode, told)))
 
 
 def _companions(path: Path) -> list[Path]:

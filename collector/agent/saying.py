@@ -128,7 +128,7 @@ def _heartbeats(
 def _outgoing_flush(flush: Flush, *, is_detail: bool = False) -> Outgoing:
     kind: Kind
     if flush.parts:
-        kind = "diagnostics" if is_detail else "calls"
+        kind = "diagnostics" if is_detail else "calls" if flush.heartbeat is None else "iteration"
     else:
         kind = _kind(flush.said[0]) if flush.said else "progress"
     calls = 0 if is_detail else sum(part.n_rows * max(len(part.represented), 1) for part in flush.parts)
