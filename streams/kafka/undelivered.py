@@ -32,30 +32,24 @@ class Undelivered:
     Examples
     --------
     >>> waits, place = Undelivered(), ("calls", 3)
-    >>> waits.due({place: (7, 9)}, 0.0), waits.due({place: (7, 9)}, 10.0)
+    >>> waits.due({place: (7, 9)}, 0.0, came_s=0.0), waits.due({place: (7, 9)}, 10.0, came_s=0.0)
     ([], [('calls', 3)])
-    >>> waits.something_came(15.0)
-    >>> waits.due({place: (7, 9)}, 20.0), waits.due({place: (7, 9)}, 25.0)
+    >>> waits.due({place: (7, 9)}, 20.0, came_s=15.0), waits.due({place: (7, 9)}, 25.0, came_s=15.0)
     ([], [('calls', 3)])
 
     """
 
     _waits: dict[Place, _Wait] = field(default_factory=dict)
-    _came_s: float = float("-inf")
 
-    def something_came(self, now_s: float) -> None:
-        """A message, of any partition."""
-        self._came_s = now_s
-
-    def due(self, offsets: Mapping[Place, tuple[int, int | None]], now_s: float) -> list[Place]:
+    def due(self, offsets: Mapping[Place, tuple[int, int | None]], now_s: float, came_s: float) -> list[Place]:
         """The partitions of which messages are to be asked for now; each of them once in ten seconds.
 
         Parameters
         ----------
         offsets
             By partition, the offset that comes next, and the one after the last message of the log, where it is known.
-        now_s
-            Of the monotonic clock.
+        now_s, came_s
+            Of the monotonic clock: now, and when the last message came, of any partition.
 
         """
         waits, late = {}, []
@@ -65,7 +59,7 @@ class Undelivered:
             wait = self._waits.get(place)
             if wait is None or wait.next_offset != next_offset:
                 wait = _Wait(next_offset, now_s)
-            elif now_s - max(wait.since_s, self._came_s) >= AFTER_S:
+            elif now_s - max(wait.since_s, came_s) >= AFTER_S:
                 late.append(place)
                 wait = _Wait(next_offset, now_s)
             waits[place] = wait

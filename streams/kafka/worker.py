@@ -147,7 +147,6 @@ class StreamsWorker:
         self._telemetry.add(MESSAGES, topic=message.topic)
         self._telemetry.set(LAST_BATCH, self._clock.now_ns() / 1e9)
         self._came_s = self._clock.monotonic_s()
-        self._undelivered.something_came(self._came_s)
         place = (message.topic, message.partition)
         if place not in self._partitions:
             await self._restore()
@@ -407,7 +406,7 @@ class StreamsWorker:
 
     async def _notice_undelivered(self) -> None:
         """Ask for messages that are there and do not come, while nothing else does: no later one tells of a gap."""
-        late = self._undelivered.due(self._offsets(), self._clock.monotonic_s())
+        late = self._undelivered.due(self._offsets(), self._clock.monotonic_s(), self._came_s)
         if late and not self._partitions.keys() >= set(late):  # of some no message has come yet
             try:
                 await self._restore()
