@@ -52,8 +52,8 @@ class RestartingProcess:
         self._started_s = 0.0
         self._not_before_s = 0.0
         self._backoff = Backoff(_FIRST_RETRY_S, _LONGEST_RETRY_S)
-        self._deaths = 0
-        self._in_a_row = 0
+        self._has_died = False
+        self._in_a_row = 0  # how often it has died since it last ran for a minute
 
     @property
     def is_alive(self) -> bool:
@@ -63,7 +63,7 @@ class RestartingProcess:
     @property
     def has_died(self) -> bool:
         """It has ended by itself at least once."""
-        return self._deaths > 0
+        return self._has_died
 
     @property
     def exit_code(self) -> int | None:
@@ -95,7 +95,7 @@ class RestartingProcess:
             if now_s - self._started_s > _STEADY_AFTER_S:
                 self._backoff.reset()
                 self._in_a_row = 0
-            self._deaths += 1
+            self._has_died = True
             self._in_a_row += 1
             if self._in_a_row == 1:
                 self._say(f"the {self.name} ended ({self.exit_words()}); starting it again")

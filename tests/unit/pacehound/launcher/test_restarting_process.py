@@ -21,19 +21,18 @@ def process(folder: Path, said: list[str], code: str) -> RestartingProcess:
     return RestartingProcess("head", argv, os.environ, (), folder / "head.log", said.append)
 
 
-def dies(one: RestartingProcess, now_s: float) -> float:
-    """It is started, left to end, and looked at; when it may be started again."""
-    one.ensure_running(now_s)
+def dies(one: RestartingProcess, began_s: float, looked_s: float) -> None:
+    """It is started, left to end, and looked at."""
+    one.ensure_running(began_s)
     assert one._process is not None
     one._process.wait(30)
-    one.ensure_running(now_s + 1)
-    return now_s + 100
+    one.ensure_running(looked_s)
 
 
 def test_one_that_cannot_start_is_told_of_twice(tmp_path: Path, said: list[str]) -> None:
     one = process(tmp_path, said, "raise SystemExit('no such library')")
     for number in range(12):
-        dies(one, 40.0 * number)
+        dies(one, 40.0 * number, 40.0 * number + 1)
     assert [line.partition(" (")[0] for line in said] == ["the head ended", "the head has ended 5 times in a row"]
     assert all("no such library" in line for line in said)
     assert "pacehound doctor" in said[-1]
@@ -43,8 +42,5 @@ def test_one_that_cannot_start_is_told_of_twice(tmp_path: Path, said: list[str])
 def test_a_death_after_a_minute_is_the_first_again(tmp_path: Path, said: list[str]) -> None:
     one = process(tmp_path, said, "")
     for began_s in (0.0, 1_000.0, 2_000.0):
-        one.ensure_running(began_s)
-        assert one._process is not None
-        one._process.wait(30)
-        one.ensure_running(began_s + 61)
+        dies(one, began_s, began_s + 61)
     assert len(said) == 3
