@@ -42,6 +42,7 @@ LONG = (
     "always",
     "stages",
     "engine",
+    "all_calls",
     "large_job",
     "ordinary",
     "page",

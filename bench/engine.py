@@ -52,10 +52,10 @@ from storage.rows import calls_table
 LAYOUTS = {
     16: (Layout(tp=2, dp=4, pp=2), 1_500),
     256: (Layout(tp=8, dp=8, pp=4), 100),
-    4_096: (Layout(tp=8, dp=64, pp=8), 5),
-    16_384: (Layout(tp=8, dp=256, pp=8), 1),
+    4_096: (Layout(tp=8, dp=64, pp=8), 20),
+    16_384: (Layout(tp=8, dp=256, pp=8), 8),
 }
-"""By ranks: how they are laid out, and how many iterations they run."""
+"""By ranks: how they are laid out, and how many iterations they run: of the largest more than a flush of a second."""
 
 FLUSHES_S = (1, 8)
 FORMS = ("apart", "together")

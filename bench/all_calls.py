@@ -1,0 +1,80 @@
+"""Jobs told of call by call, at their own pace: how large one may be so that two cores follow it, the store included.
+
+Each is made first and then sent through Kafka, two workers of the streams and the writer for `SECONDS`
+(`bench.rig.own_pace`): it keeps up where the answers of its second half come as late as those of its first. It takes
+ten minutes of both processors, so that it does not run unless it is named: `python -m bench all_calls`.
+"""
+
+from __future__ import annotations
+
+import pickle
+import tempfile
+from collections.abc import Iterator
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from bench.rig.broker import Broker
+from bench.rig.flushes import flushed_every, together
+from bench.rig.large_job_load import Due
+from bench.rig.own_pace import watched
+from pacehound.bus.kafka_sender import joined
+from pacehound.model import codec
+from pacehound.model.routing import route
+from pacehound.model.topology import Layout
+from pacehound.runtime.feed import due_ns
+from simulator.faults import SlowCompute
+from simulator.job import simulate
+from simulator.source import DEVICE_TIMES
+from simulator.spec import JobSpec
+
+LAYOUTS = {
+    256: Layout(tp=8, dp=8, pp=4),
+    512: Layout(tp=8, dp=16, pp=4),
+    1_024: Layout(tp=8, dp=32, pp=4),
+    2_048: Layout(tp=8, dp=32, pp=8),
+}
+SECONDS = 60
+TIMES_LONGER, ITERATION_S = 3.2, 0.49
+"""So many times as long as `JobSpec`'s own, and what an iteration takes then: a rank makes 125 calls a second."""
+SLOW_RANK, START_UNIX_NS = 77, 1_800_000_000_000_000_000
+
+
+def run() -> list[dict[str, Any]]:
+    """One row per job and figure."""
+    return [row for ranks in LAYOUTS for row in followed(ranks)]
+
+
+def followed(ranks: int, seconds: int = SECONDS) -> list[dict[str, Any]]:
+    """One row per figure; one rank of the job is slow from its middle on."""
+    iterations = round(seconds / ITERATION_S)
+    spec = JobSpec(
+        layout=LAYOUTS[ranks],
+        iterations=iterations,
+        source=DEVICE_TIMES,
+        faults=(SlowCompute(ranks=(SLOW_RANK,), factor=2.0, from_step=iterations // 2),),
+        job=f"all{ranks}",
+        start_unix_ns=START_UNIX_NS,
+    ).with_longer_iterations(TIMES_LONGER)
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        path = folder / "messages"
+        with path.open("wb") as file:
+            for due in sorted(_messages(spec), key=lambda one: one.due_ns):
+                pickle.dump(tuple(due), file)
+        broker = Broker(folder / "kafka")
+        broker.start()
+        try:
+            return watched(spec, [path], broker, folder)
+        finally:
+            broker.stop()
+
+
+def _messages(spec: JobSpec) -> Iterator[Due]:
+    """As the agents of its hosts send them, each when all that it tells of has ended."""
+    events = together(flushed_every(simulate(spec).events(), 1))
+    for _, said in groupby(events, key=lambda event: (route(event), getattr(event, "host", ""))):
+        at_once = list(said)
+        sent_ns = max(map(due_ns, at_once)) - spec.start_unix_ns
+        for topic, key, value in joined([codec.encode(event) for event in at_once]):
+            yield Due(sent_ns, topic.name, key, value)
