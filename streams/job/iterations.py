@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections import deque
-from itertools import chain
+from itertools import chain, compress
 from typing import Any
 
 from pacehound.model.digested_pairs import DigestedPairs
@@ -22,8 +22,12 @@ from streams.job.thresholds import (
 )
 from streams.rounds.divergence import LastIterations
 from streams.rounds.recurring import RecurringIterations
+from streams.rounds.round_columns import RoundColumns
 from streams.rounds.round_table import RoundTable
 from streams.watching.moment import Iteration
+
+_DERIVED = ("_last_ns", "_columns", "_n_in_columns")
+"""What follows from its rounds."""
 
 
 class JobIterations:
@@ -45,6 +49,8 @@ class JobIterations:
         self._before_previous: IterationSample | None = None
         self._rounds: list[Rounds | DigestedPairs] = []  # of the iteration that is going on
         self._last_ns: list[int] = []  # the event time of each of them
+        self._columns = RoundColumns.of([])  # of the first of them, as far as the last iteration needed them
+        self._n_in_columns = 0
         self._rounds_before: list[Rounds | DigestedPairs] = []  # and those from which these were left when it began
         self._step_times_s: deque[float] = deque(maxlen=PACE_ITERATIONS)
         self._recurring: RecurringIterations | None = None  # while no optimizer step is seen
@@ -54,11 +60,12 @@ class JobIterations:
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what follows from the rest."""
-        return {name: value for name, value in self.__dict__.items() if name != "_last_ns"}
+        return {name: value for name, value in self.__dict__.items() if name not in _DERIVED}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """When its rounds were is found out again."""
         self.__dict__.update(state)
+        self._columns, self._n_in_columns = RoundColumns.of([]), 0
         self._last_ns = [rounds.time_ns for rounds in self._rounds]
 
     @property
@@ -147,7 +154,15 @@ class JobIterations:
         if is_planned or was_hung:
             return None  # a pause that is accounted for elsewhere says nothing about the level
         self._step_times_s.append(sample.step_time_s)
-        return Iteration(previous, sample, self._rounds)
+        return Iteration(previous, sample, self._in_columns(min(previous.ends_ns)))
+
+    def _in_columns(self, since_ns: int) -> RoundColumns:
+        """All rounds that were not over by then; the same columns for all iterations of one step of time."""
+        fresh = self._rounds[self._n_in_columns :]
+        if fresh:
+            self._columns = RoundColumns.together([self._columns, RoundColumns.of(fresh)]).after(since_ns)
+            self._n_in_columns = len(self._rounds)
+        return self._columns
 
     def not_judged(self, job: str, attempt: int, at: Instant) -> list[Finding]:
         """When the job ends: that it was too short for its pace to be judged."""
@@ -180,9 +195,10 @@ class JobIterations:
             keep_ns = min(self._previous.ends_ns)
         else:
             keep_ns = max(self._last_ns, default=0) - ROUNDS_BEFORE_FIRST_NS
-        known = zip(self._rounds, self._last_ns, strict=True)
-        self._rounds = [rounds for rounds, last_ns in known if last_ns > keep_ns]
-        self._last_ns = [last_ns for last_ns in self._last_ns if last_ns > keep_ns]
+        is_kept = [last_ns > keep_ns for last_ns in self._last_ns]
+        self._n_in_columns = sum(is_kept[: self._n_in_columns])
+        self._rounds = list(compress(self._rounds, is_kept))
+        self._last_ns = list(compress(self._last_ns, is_kept))
 
     def last(self) -> LastIterations | None:
         """The calls of this iteration and of the one before; looked at only when something hangs."""

@@ -158,5 +158,4 @@ def sees(rounds: Rounds | DigestedPairs, instants: int) -> bool:
 
 def joined(columns: Sequence[npt.NDArray[Any]], kind: type[ScalarT]) -> npt.NDArray[ScalarT]:
     """The values of all columns one behind the other, row by row, in memory of their own."""
-    flat = [column.reshape(-1) for column in columns]
-    return np.concatenate(flat).astype(kind, copy=False) if flat else np.zeros(0, kind)
+    return np.concatenate(columns, axis=None).astype(kind, copy=False) if columns else np.zeros(0, kind)

@@ -18,29 +18,22 @@ count as waiting nor lie on the path, but for those that contain nothing (the la
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from pacehound.model.digested_pairs import DigestedPairs
-from pacehound.model.rounds import Rounds
 from streams.rounds.clocks import ClockOffsets
-from streams.rounds.round_table import TRANSFER, digested_transfers_ns, joined, sees
+from streams.rounds.round_columns import RoundColumns, TransferKey
+from streams.rounds.round_table import digested_transfers_ns
 from streams.slow import index_loops, path_walk
 from streams.slow.ordering import order_by
 
 Int64Array = npt.NDArray[np.int64]
 Float64Array = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
-
-TransferKey = str | tuple[int, int]
-"""A communicator, or sender and receiver of a point-to-point pair."""
-
 
 _NEVER_NS = np.iinfo(np.int64).max
 
@@ -164,20 +157,6 @@ class _Calls:
         return own
 
 
-@dataclass(frozen=True, slots=True)
-class _Piece:
-    """A block, or digests of pairs of which each line counts as one, and its number or theirs."""
-
-    of: Rounds | DigestedPairs
-    numbers: Sequence[int]
-    sees_transfer: bool
-
-    @property
-    def members(self) -> Iterable[int]:
-        """The ranks of its blocks, one behind the other."""
-        return self.of.ranks.reshape(-1).tolist() if isinstance(self.of, DigestedPairs) else self.of.ranks
-
-
 class RoundIndex:
     """The rounds of a stretch of time, arranged so that a walk can go back along any rank.
 
@@ -187,29 +166,14 @@ class RoundIndex:
     tell how far the clocks are apart, for the operations that need it.
     """
 
-    def __init__(self, blocks: Sequence[Rounds | DigestedPairs], offsets: ClockOffsets | None = None) -> None:
+    def __init__(self, rounds: RoundColumns, offsets: ClockOffsets | None = None) -> None:
         self._offsets = offsets or ClockOffsets()
         self._ranks, self._ahead_ns = np.zeros((2, 0), np.int64)  # of the last stretch, and their clocks
-        number_of: dict[TransferKey, int] = {}
-        by_shape: dict[tuple[int, bool], list[_Piece]] = {}
-        for block in blocks:
-            if len(block) == 0:
-                continue
-            keys: Iterable[TransferKey]
-            if isinstance(block, DigestedPairs):
-                width, keys = 2, zip(block.ranks[:, 0].tolist(), block.ranks[:, 1].tolist(), strict=True)
-            else:
-                width, keys = len(block.ranks), [_key_of(block)]
-            numbers = [number_of.setdefault(key, len(number_of)) for key in keys]
-            sees_transfer = sees(block, TRANSFER)
-            by_shape.setdefault((width, sees_transfer), []).append(_Piece(block, numbers, sees_transfer))
-        self.keys = list(number_of)
-        self.sees_transfers = any(sees_transfer for _, sees_transfer in by_shape)
-        # Of entries at one time those of the same shape lie together.
-        chosen = [piece for some in by_shape.values() for piece in some]
-        found, size_bytes = self._arrange(chosen)
+        self.keys = rounds.keys
+        self.sees_transfers = bool(rounds.sees_transfer.any())
+        self._rounds = rounds
+        found = self._arranged()
         self._anchor_rank, self._anchor_ns = found.rounds["anchor_rank"], found.rounds["anchor"]
-        self._blocks = [piece.of for piece in chosen]
         self._lost_rank, self._lost_round = found.lost["lost_rank"], found.lost["lost_round"]
         entries = found.entries
         order = order_by(entries["rank"], entries["entry_start"], entries["entry_end"])
@@ -222,42 +186,30 @@ class RoundIndex:
         self._calls = _Calls.of(self._rank, self._start, self._end, ~self._is_beside, ~is_free_send, found.lost)
         on_path = np.flatnonzero(~is_free_send & ~self._is_beside)
         by_end = on_path[order_by(self._rank[on_path], self._end[on_path], round_of[on_path])]
-        of_round = [*(found.rounds[name] for name in index_loops.OF_ROUND), size_bytes]
+        of_round = [*(found.rounds[name] for name in index_loops.OF_ROUND), rounds.size_bytes]
         self._path = path_walk.Path(self._rank[by_end], self._end[by_end], round_of[by_end], of_round, len(self.keys))
 
-    def _arrange(self, chosen: Sequence[_Piece]) -> tuple[index_loops.Arranged, Int64Array]:
-        """What is found in blocks, and the bytes of each round."""
-        blocks = [piece.of for piece in chosen]
-        n_blocks = [len(piece.numbers) for piece in chosen]
-
-        def of_each(said: Sequence[int], kind: type[np.generic] = np.int64) -> npt.NDArray[Any]:
-            return np.repeat(np.array(said, kind), n_blocks)
-
-        lengths = of_each([1 if isinstance(block, DigestedPairs) else len(block) for block in blocks])
-        widths = of_each([block.arrival_ns.shape[1] for block in blocks])
-        is_pair = of_each([isinstance(block, DigestedPairs) or block.is_pair for block in blocks], np.bool_)
-        is_digest = of_each([isinstance(block, DigestedPairs) or block.is_digest for block in blocks], np.bool_)
-        members = np.fromiter(chain.from_iterable(piece.members for piece in chosen), np.int64)
-        arrival_ns = joined([block.arrival_ns for block in blocks], np.int64)
-        start_ns = joined([block.start_ns for block in blocks], np.int64)
-        end_ns = joined([block.end_ns for block in blocks], np.int64)
+    def _arranged(self) -> index_loops.Arranged:
+        rounds = self._rounds
+        cells = (rounds.arrival_ns, rounds.start_ns, rounds.end_ns)
         arranged = index_loops.arrange(
-            lengths,
-            widths,
-            np.fromiter(chain.from_iterable(piece.numbers for piece in chosen), np.int64),
-            is_pair,
-            of_each([piece.sees_transfer for piece in chosen], np.bool_),
-            self._is_uncertain(members, widths, is_pair) | is_digest,
-            members,
-            self._offsets.of(members),
-            joined([block.op for block in blocks], np.int8),
-            (arrival_ns, start_ns, end_ns),
+            rounds.lengths,
+            rounds.widths,
+            rounds.key,
+            rounds.is_pair,
+            rounds.sees_transfer,
+            self._is_uncertain(rounds.members, rounds.widths, rounds.is_pair) | rounds.is_digest,
+            rounds.members,
+            self._offsets.of(rounds.members),
+            rounds.op,
+            cells,
         )
-        of_digests = np.repeat(is_digest, lengths)
+        of_digests = np.repeat(rounds.is_digest, rounds.lengths)
         if of_digests.any():
-            transfer_ns = digested_transfers_ns(np.repeat(widths, lengths), arrival_ns, end_ns)
+            widths = np.repeat(rounds.widths, rounds.lengths)
+            transfer_ns = digested_transfers_ns(widths, rounds.arrival_ns, rounds.end_ns)
             arranged.rounds["transfer"][of_digests] = transfer_ns[of_digests]
-        return arranged, joined([block.size_bytes for block in blocks], np.int64)
+        return arranged
 
     def _is_uncertain(self, members: Int64Array, widths: Int64Array, is_pair: BoolArray) -> BoolArray:
         """Pairs of two hosts of which one has no offset. Where no host is known at all, one clock is assumed.
@@ -302,7 +254,7 @@ class RoundIndex:
 
     def transfers(self, stretch: Stretch) -> Transfers:
         """Transfer times of the rounds of an iteration, and how much there was to do in it."""
-        return Transfers(tuple(self.keys), *self._path.transfers(stretch.ranks, stretch.begins_ns, stretch.ends_ns))
+        return Transfers(self.keys, *self._path.transfers(stretch.ranks, stretch.begins_ns, stretch.ends_ns))
 
     def lost_share(self, stretch: Stretch) -> Float64Array:
         """Per rank, the share of its rows that are missing in rounds that others have reported."""
@@ -334,14 +286,13 @@ class RoundIndex:
     @cached_property
     def _launches(self) -> tuple[Int64Array, Int64Array]:
         """Who has launched a call, and when: asked only where no transfers are seen."""
-        ranks = [np.broadcast_to(np.asarray(block.ranks, np.int64), block.arrival_ns.shape) for block in self._blocks]
-        rank = joined(ranks, np.int64)
-        launch_ns = joined([block.arrival_ns for block in self._blocks], np.int64)
+        rounds = self._rounds
+        first_member = np.cumsum(rounds.widths) - rounds.widths
+        widths = np.repeat(rounds.widths, rounds.lengths)
+        in_round = np.arange(widths.sum()) - np.repeat(np.cumsum(widths) - widths, widths)
+        rank = rounds.members[np.repeat(np.repeat(first_member, rounds.lengths), widths) + in_round]
+        launch_ns = rounds.arrival_ns
         return rank[launch_ns > 0], launch_ns[launch_ns > 0]
-
-
-def _key_of(block: Rounds) -> TransferKey:
-    return (block.ranks[0], block.ranks[1]) if block.is_pair else block.communicator
 
 
 def _count(ranks: Int64Array, of: Int64Array) -> Int64Array:

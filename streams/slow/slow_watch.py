@@ -13,17 +13,16 @@ from typing import Protocol
 
 import numpy as np
 
-from pacehound.model.digested_pairs import DigestedPairs
 from pacehound.model.events import Changepoint, EarlierRun, Finding, Instant, IterationSample
 from pacehound.model.evidence import merged, not_about
 from pacehound.model.evidence.levels import AsInEarlierRuns, Relieved, SingleSlow
 from pacehound.model.evidence.life import Over
-from pacehound.model.rounds import Rounds
 from streams.level.changepoint import Change
 from streams.level.earlier_runs import planned_by
 from streams.level.step_watch import StepTime, StepWatch
 from streams.level.thresholds import LASTING_STEPS
 from streams.rounds.clocks import ClockOffsets
+from streams.rounds.round_columns import RoundColumns, TransferKey
 from streams.rounds.round_table import RoundTable
 from streams.slow.attribution.attribute import attribute
 from streams.slow.attribution.crowds import weighed_by_crowd
@@ -31,7 +30,7 @@ from streams.slow.attribution.observations import Observations
 from streams.slow.attribution.records import Int64Array, IterationRecord
 from streams.slow.attribution.shortages import weighed_by_shortages
 from streams.slow.attribution.verdict import Attribution
-from streams.slow.critical_path import Charges, RoundIndex, Stretch, TransferKey
+from streams.slow.critical_path import Charges, RoundIndex, Stretch
 from streams.slow.evidence import SlowEvidence
 from streams.slow.pace import Pace, pace_s
 from streams.slow.role import rhythm
@@ -58,7 +57,7 @@ THINNED = 8
 class _Index:
     """The rounds of one step of time, arranged, and the numbers of their communicators and pairs."""
 
-    rounds: Sequence[Rounds | DigestedPairs]
+    rounds: RoundColumns
     index: RoundIndex
     numbered_by: Mapping[TransferKey, int]
     numbers: Int64Array
@@ -170,7 +169,7 @@ class SlowWatch(Watch):
         self._index = None
         return []
 
-    def _indexed(self, rounds: Sequence[Rounds | DigestedPairs], clocks: ClockOffsets) -> _Index:
+    def _indexed(self, rounds: RoundColumns, clocks: ClockOffsets) -> _Index:
         """The rounds of a stretch of time: the same ones for all iterations of one step of time."""
         known = self._index
         if known is not None and known.rounds is rounds and known.numbered_by is self._numbers:

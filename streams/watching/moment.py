@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
-from pacehound.model.digested_pairs import DigestedPairs
 from pacehound.model.events import Instant, IterationSample
-from pacehound.model.rounds import Rounds
 from streams.rounds.clocks import ClockOffsets
 from streams.rounds.divergence import LastIterations
+from streams.rounds.round_columns import RoundColumns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,9 +76,9 @@ class Moment:
 class Iteration:
     """One finished iteration of a job.
 
-    `rounds` are those of a stretch of time that holds it; two iterations of one stretch have the same list.
+    `rounds` are those of a stretch of time that holds it; two iterations of one stretch have the same columns.
     """
 
     previous: IterationSample
     sample: IterationSample
-    rounds: Sequence[Rounds | DigestedPairs]
+    rounds: RoundColumns

@@ -16,13 +16,13 @@ import numpy as np
 from pacehound.model.events import SURENESS, Finding, Instant
 from pacehound.model.evidence.life import Over
 from pacehound.model.identity import event_id
+from streams.rounds.round_columns import TransferKey
 from streams.slow.always.found import AlwaysSlow, typical_step_ns
 from streams.slow.always.links import slow_links, transfers_ns
 from streams.slow.always.peers import Parts, parts_of
 from streams.slow.always.ranks import slow_ranks
 from streams.slow.attribution.observations import Observations, members_of
 from streams.slow.attribution.records import IterationRecord, columns_of
-from streams.slow.critical_path import TransferKey
 from streams.slow.slow_watch import SlowWatch
 from streams.slow.thresholds import LOOKS, PERIODIC_SHARE, PERSISTS, RELIEF_ITERATIONS, RELOOK
 from streams.watching.moment import Iteration, Moment

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from streams.rounds.round_columns import TransferKey
 from streams.slow.attribution.records import IterationRecord
 from streams.slow.attribution.verdict import Attribution
-from streams.slow.critical_path import TransferKey
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 
 from pacehound.model.evidence.transfers import AboveAlike
+from streams.rounds.round_columns import TransferKey
 from streams.slow.always.found import AlwaysSlow, least_cost_ns
 from streams.slow.always.peers import Parts
 from streams.slow.attribution.growth import Growth
@@ -16,7 +17,6 @@ from streams.slow.attribution.links import slow_transfers
 from streams.slow.attribution.observations import Observations
 from streams.slow.attribution.records import Float64Array, IterationRecord
 from streams.slow.attribution.verdict import Attribution
-from streams.slow.critical_path import TransferKey
 from streams.slow.groups import GroupTransfer, outliers
 from streams.slow.thresholds import GROUP_RATIO, MIN_PEERS_OF_CULPRIT, PERIODIC_SHARE, PERSISTS, QUARTERS
 

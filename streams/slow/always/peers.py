@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from streams.slow.critical_path import TransferKey
+from streams.rounds.round_columns import TransferKey
 
 Int64Array = npt.NDArray[np.int64]
 

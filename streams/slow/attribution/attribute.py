@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from pacehound.model.evidence.computing import NobodyApart
+from streams.rounds.round_columns import TransferKey
 from streams.slow.attribution.growth import growth_of
 from streams.slow.attribution.links import slow_transfers, stands_out
 from streams.slow.attribution.observations import Observations
@@ -14,7 +15,6 @@ from streams.slow.attribution.records import IterationRecord, mean_step_time_s
 from streams.slow.attribution.shortages import weighed_by_shortages
 from streams.slow.attribution.verdict import Attribution
 from streams.slow.attribution.work import change_of_work, nobody_apart
-from streams.slow.critical_path import TransferKey
 from streams.slow.thresholds import ATTRIBUTED_ITERATIONS, MIN_EXPLAINED, MIN_SLOW_ITERATIONS, MIN_TRANSFER_SHARE
 
 

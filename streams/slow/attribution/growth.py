@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from streams.rounds.round_columns import TransferKey
 from streams.slow.attribution.records import (
     Float64Array,
     Int64Array,
@@ -16,7 +17,6 @@ from streams.slow.attribution.records import (
     rank_charges,
     transfer_charges,
 )
-from streams.slow.critical_path import TransferKey
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,10 +17,10 @@ from pacehound.model.evidence.transfers import (
     ShareHost,
     TransferGrew,
 )
+from streams.rounds.round_columns import TransferKey
 from streams.slow.attribution.growth import Growth
 from streams.slow.attribution.observations import Observations, members_of
 from streams.slow.attribution.records import IterationRecord, loses_many
-from streams.slow.critical_path import TransferKey
 from streams.slow.thresholds import CLOCK_SHARE, MIN_EXPLAINED, MIN_TRANSFER_SHARE, SMALLER_SHARE, STANDS_OUT
 
 

@@ -10,8 +10,8 @@ from pacehound.model.events import GroupOutlier
 from pacehound.model.evidence.machines import Crowded, Gpu, LacksProcessor, Stack
 from pacehound.model.evidence.transfers import SlowRoundsOfKind
 from streams.rounds.clocks import ClockOffsets
+from streams.rounds.round_columns import TransferKey
 from streams.slow.connections import SlowConnection
-from streams.slow.critical_path import TransferKey
 from streams.slow.rates import SlowEdges
 
 

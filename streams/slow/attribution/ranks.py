@@ -10,6 +10,7 @@ import numpy as np
 from pacehound.model.evidence import merged
 from pacehound.model.evidence.computing import LaunchesLater, NobodyApart, OnPath, OwnTimeGrew
 from pacehound.model.evidence.transfers import Connection
+from streams.rounds.round_columns import TransferKey
 from streams.slow.attribution.compared import compared
 from streams.slow.attribution.growth import Growth
 from streams.slow.attribution.links import NamedLinks
@@ -25,7 +26,6 @@ from streams.slow.attribution.records import (
 from streams.slow.attribution.ties import tied_ranks
 from streams.slow.attribution.verdict import Attribution, most_culprits
 from streams.slow.attribution.work import follows_bytes
-from streams.slow.critical_path import TransferKey
 from streams.slow.thresholds import (
     LOST_LOOKS_LIKE,
     MANY_LOST,

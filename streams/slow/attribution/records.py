@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from streams.slow.critical_path import Charges, TransferKey
+from streams.rounds.round_columns import TransferKey
+from streams.slow.critical_path import Charges
 from streams.slow.thresholds import MANY_LOST
 
 Float32Array = npt.NDArray[np.float32]

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from streams.rounds.round_columns import TransferKey
 from streams.slow.attribution.growth import Growth
 from streams.slow.attribution.observations import Observations, members_of
 from streams.slow.attribution.records import Float64Array, Int64Array, IterationRecord, columns_of, lost_columns
-from streams.slow.critical_path import TransferKey
 from streams.slow.thresholds import FAR_MOVE, MIN_TOGETHER, SIMILAR_GROWTH
 
 TIED, TIED_WHEN_QUIET, TIED_AT_ALL = 0.4, 0.25, 0.15

@@ -9,6 +9,7 @@ import pytest
 
 from pacehound.model.events import EarlierRun, Instant, IterationSample
 from streams.level.since_start import SinceStart
+from streams.rounds.round_columns import RoundColumns
 from streams.watching.moment import Iteration, Moment
 from streams.watching.watch import Watch
 from tests.fakes.evidence_words import words_of
@@ -59,7 +60,7 @@ def said(times_s, runs=USUAL, by_iterations=None):
         )
     for previous, sample in pairwise(samples):
         moment = Moment(now_ns=sample.time_ns, step=sample.step, **SHAPE)
-        found += watch.on_iteration(Iteration(previous, sample, []), moment)
+        found += watch.on_iteration(Iteration(previous, sample, RoundColumns.of([])), moment)
     return watch, found
 
 

@@ -13,12 +13,13 @@ from pacehound.model.events import GpuReading, GroupOutlier, HostVitals
 from pacehound.model.evidence.machines import LacksProcessor, Stack
 from pacehound.model.evidence.transfers import Connection, EdgeRates
 from streams.rounds.clocks import ClockOffsets
+from streams.rounds.round_columns import TransferKey
 from streams.slow.attribution.attribute import attribute
 from streams.slow.attribution.observations import Observations
 from streams.slow.attribution.records import IterationRecord
 from streams.slow.attribution.verdict import Attribution
 from streams.slow.connections import SlowConnection
-from streams.slow.critical_path import Charges, TransferKey
+from streams.slow.critical_path import Charges
 from streams.slow.gpu_state import GpuStates
 from streams.slow.rates import SlowEdges
 from tests.fakes.evidence_words import words_of

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -11,6 +12,7 @@ from pacehound.model.calls import Sees
 from pacehound.model.digested_pairs import DigestedPairs
 from pacehound.model.rounds import Rounds
 from streams.rounds.clocks import ClockOffsets, HostClocks
+from streams.rounds.round_columns import RoundColumns, TransferKey
 from streams.rounds.round_table import RoundTable
 from streams.slow.critical_path import RoundIndex, Stretch
 from tests.fakes.events import topology
@@ -29,6 +31,10 @@ def stretch(
     )
 
 
+def index_of(blocks: Sequence[Rounds | DigestedPairs], offsets: ClockOffsets | None = None) -> RoundIndex:
+    return RoundIndex(RoundColumns.of(blocks), offsets)
+
+
 def two_hosts(ahead_ms: float) -> ClockOffsets:
     """Ranks 0 and 1 on hosts of their own, the second one's clock ahead, as small all_reduces show it."""
     clocks = HostClocks()
@@ -40,7 +46,7 @@ def two_hosts(ahead_ms: float) -> ClockOffsets:
 
 
 def test_the_time_before_the_last_start_is_charged_to_the_rank_that_all_waited_for() -> None:
-    index = RoundIndex([rounds("dp", (0, 1), [[(10, 44), (40, 44)]])])
+    index = index_of([rounds("dp", (0, 1), [[(10, 44), (40, 44)]])])
     charges = index.walk(stretch([0, 1], 50))
     assert charges.ranks == {0: 6 * MS, 1: 40 * MS}
     assert charges.transfers == {"dp": 4 * MS}
@@ -53,7 +59,7 @@ def test_the_time_before_the_last_start_is_charged_to_the_rank_that_all_waited_f
 def test_a_collective_needs_no_common_clock(ahead_ms: float) -> None:
     """The last one to start is the one that waits the least."""
     clock = {1: ahead_ms}
-    index = RoundIndex([rounds("dp", (0, 1), [[(10, 44), (40, 44)]], clock_ms=clock)])
+    index = index_of([rounds("dp", (0, 1), [[(10, 44), (40, 44)]], clock_ms=clock)])
     charges = index.walk(stretch([0, 1], 50, ahead_ms=clock))
     assert charges.ranks[1] >= 40 * MS
     assert charges.transfers == {"dp": 4 * MS}
@@ -65,14 +71,14 @@ def test_a_pair_is_put_on_one_clock(ahead_ms: float) -> None:
     clock = {1: ahead_ms}
     pair = rounds("pp", (0, 1), [[(30, 33), (5, 33)]], op="send", is_pair=True, clock_ms=clock)
     at = stretch([0, 1], 40, ahead_ms=clock)
-    charges = RoundIndex([pair], two_hosts(ahead_ms)).walk(replace(at, ends_ns=at.ends_ns + np.array([0, 1])))
+    charges = index_of([pair], two_hosts(ahead_ms)).walk(replace(at, ends_ns=at.ends_ns + np.array([0, 1])))
     assert charges.transfers == {(0, 1): 3 * MS}
     assert charges.ranks[0] == pytest.approx(30 * MS)
 
 
 def test_a_sender_that_is_through_at_once_does_not_shorten_the_transfer() -> None:
     pair = rounds("pp", (0, 1), [[(30, 30.1), (5, 38)]], op="send", is_pair=True)
-    transfers = RoundIndex([pair]).transfers(stretch([0, 1], 40))
+    transfers = index_of([pair]).transfers(stretch([0, 1], 40))
     assert dict(zip(transfers.keys, transfers.total_ns, strict=True)) == {(0, 1): 8 * MS}
 
 
@@ -80,7 +86,7 @@ def test_gradient_buckets_beside_the_work_hide_neither_own_time_nor_the_path() -
     """A bucket lies from 5 to 45 beside tensor-parallel calls; rank 1 comes to them 8 ms late."""
     tensor = rounds("tp", (0, 1), [[(10, 20), (18, 20)], [(24, 34), (32, 34)]])
     bucket = rounds("dp", (0, 1), [[(5, 45), (5, 45)]])
-    index = RoundIndex([tensor, bucket])
+    index = index_of([tensor, bucket])
     own = index.own_time(stretch([0, 1], 50))
     assert own.least.tolist() == [30 * MS, 46 * MS]
     assert index.walk(stretch([0, 1], 50)).ranks == {0: 16 * MS, 1: 30 * MS}
@@ -90,7 +96,7 @@ def test_the_last_bucket_is_waited_for() -> None:
     """Nothing follows it but the end of the iteration."""
     tensor = rounds("tp", (0, 1), [[(10, 20), (18, 20)], [(24, 34), (32, 34)]])
     buckets = rounds("dp", (0, 1), [[(5, 36), (5, 36)], [(36, 45), (36, 45)]])
-    index = RoundIndex([tensor, buckets])
+    index = index_of([tensor, buckets])
     assert index.walk(stretch([0, 1], 50)).transfers["dp"] == 9 * MS
 
 
@@ -98,21 +104,21 @@ def test_a_send_that_its_rank_does_not_wait_for_is_no_way_back() -> None:
     """Rank 0 computes from 2 to 30 while its send from 2 lies open until rank 1, late for itself, receives at 20."""
     pair = rounds("pp", (0, 1), [[(2, 21), (20, 21)]], op="send", is_pair=True)
     last = rounds("dp", (0, 1), [[(30, 31), (25, 31)]])
-    index = RoundIndex([pair, last])
+    index = index_of([pair, last])
     assert index.walk(stretch([0, 1], 32)).ranks == {0: 31 * MS}
     own = index.own_time(stretch([0, 1], 32))
     assert (own.least[0], own.most[0]) == (12 * MS, 31 * MS)
 
 
 def test_calls_without_a_start_or_an_end_say_nothing_of_waiting() -> None:
-    index = RoundIndex([rounds("dp", (0, 1), [[(10, 44), (40, 44)]], sees=Sees.LAUNCH)])
+    index = index_of([rounds("dp", (0, 1), [[(10, 44), (40, 44)]], sees=Sees.LAUNCH)])
     assert not index.sees_transfers
     assert index.first_launch_ns(stretch([0, 1], 50)).tolist() == [10 * MS, 40 * MS]
     assert index.transfers(stretch([0, 1], 50)).n_rounds == 1
 
 
 def test_lost_rows_are_counted_for_the_rank_that_lacks_them() -> None:
-    index = RoundIndex([rounds("dp", (0, 1), [[(10, 20), (15, 20)], [(30, 40), None]])])
+    index = index_of([rounds("dp", (0, 1), [[(10, 20), (15, 20)], [(30, 40), None]])])
     assert index.lost_share(stretch([0, 1], 50)).tolist() == [0.0, 0.5]
 
 
@@ -121,7 +127,7 @@ def test_times_that_contradict_each_other_do_not_keep_the_walk_going() -> None:
     made = [
         rounds(f"c{i}", (0, 1), [[(40 - i, 41), (41, 40)], [(41, 40), (40 - i, 41)]], op="broadcast") for i in range(20)
     ]
-    assert RoundIndex(made).walk(stretch([0, 1], 50)).total_ns >= 0
+    assert index_of(made).walk(stretch([0, 1], 50)).total_ns >= 0
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -137,7 +143,7 @@ def test_own_time_is_what_the_union_of_the_calls_leaves(seed: int) -> None:
             for row in starts
         ]
         blocks.append(rounds(f"c{number}", ranks, spans, op="broadcast"))
-    index = RoundIndex(blocks)
+    index = index_of(blocks)
     at = Stretch.of(
         {rank: BASE_NS + rank * MS for rank in range(9)}, {rank: BASE_NS + (70 + 3 * rank) * MS for rank in range(9)}
     )
@@ -197,6 +203,41 @@ def test_digests_of_pairs_say_what_they_say_as_rounds_of_each_pair(seed: int) ->
     at = Stretch.of(
         {rank: BASE_NS + rank * MS for rank in range(4)}, {rank: BASE_NS + (80 + 3 * rank) * MS for rank in range(4)}
     )
-    found, wanted = RoundIndex(blocks, offsets), RoundIndex(apart, offsets)
+    found, wanted = index_of(blocks, offsets), index_of(apart, offsets)
     assert all_of(found, at) == all_of(wanted, at)
     assert found.transfers(at).n_rounds > 0
+
+
+@pytest.mark.parametrize("seed", tries(12))
+def test_an_iteration_is_the_same_without_the_rounds_that_were_over_before_it(seed: int) -> None:
+    """However they came: collectives, single pairs and digests of pairs, cut into parts at any block."""
+    rng = np.random.default_rng(seed)
+    blocks: list[Rounds | DigestedPairs] = []
+    for number in range(4):
+        drawn = {"base_ns": BASE_NS, "within_ns": 90 * MS, "n_ranks": 4}
+        blocks += [drawn_pairs(rng, int(rng.integers(0, 40)), **drawn), *drawn_pairs(rng, 3, **drawn).by_pair()]  # type: ignore[arg-type]
+        starts = np.sort(rng.uniform(0, 90, (12, 4)), axis=0)
+        spans = [[(float(s), float(s) + 4) for s in row] for row in starts]
+        blocks.append(rounds(f"c{number}", range(4), spans, op=("broadcast", "all_reduce")[number % 2]))
+    blocks = [blocks[at] for at in rng.permutation(len(blocks)).tolist()]
+    begins_ms = {rank: 40.0 + rank for rank in range(4)}
+    at = Stretch.of(
+        {rank: BASE_NS + round(ms * MS) for rank, ms in begins_ms.items()},
+        dict.fromkeys(range(4), BASE_NS + 85 * MS),
+    )
+    cut = int(rng.integers(len(blocks)))
+    parts = [RoundColumns.of(some) for some in (blocks[:cut], blocks[cut:])]
+    whole, left = RoundColumns.of(blocks), RoundColumns.together(parts).after(int(at.begins_ns.min()))
+    assert 0 < len(left) < len(whole)
+    found, wanted = RoundIndex(left), RoundIndex(whole)
+    assert took(found, at) == took(wanted, at)
+    assert found.transfers(at).n_rounds == wanted.transfers(at).n_rounds
+    assert found.own_time(at).least.tolist() == wanted.own_time(at).least.tolist()
+    assert found.own_time(at).most.tolist() == wanted.own_time(at).most.tolist()
+    assert found.walk(at) == wanted.walk(at)
+
+
+def took(index: RoundIndex, at: Stretch) -> dict[TransferKey, float]:
+    """By communicator or pair, the time of its transfers, where it had some."""
+    transfers = index.transfers(at)
+    return {key: ns for key, ns in zip(transfers.keys, transfers.total_ns.tolist(), strict=True) if ns}

@@ -10,6 +10,7 @@ import pytest
 from pacehound.model.events import Finding, IterationSample
 from pacehound.settings import HangSettings
 from streams.hang.hang_watch import HangWatch
+from streams.rounds.round_columns import RoundColumns
 from streams.slow.slow_rounds import SlowRounds
 from streams.slow.slow_watch import SlowWatch
 from streams.slow.thresholds import STRETCH, STRETCHES
@@ -46,7 +47,9 @@ def all_said(samples: Iterator[IterationSample], kind: str = "slow") -> tuple[li
     said: list[Finding] = []
     previous = next(samples)
     for sample in samples:
-        told = watch.on_iteration(Iteration(previous, sample, ()), Moment(now_ns=sample.time_ns, step=sample.step))
+        told = watch.on_iteration(
+            Iteration(previous, sample, RoundColumns.of([])), Moment(now_ns=sample.time_ns, step=sample.step)
+        )
         said += [one for one in told if isinstance(one, Finding) and one.kind == kind]
         previous = sample
     return said, watch.excess_s(said[-1], 0)
