@@ -77,6 +77,27 @@ class Rounds:
     def __len__(self) -> int:
         return len(self.seq)
 
+    def chosen(self, lines: slice | npt.NDArray[np.bool_] | Int64Array) -> Rounds:
+        """Some of the rounds; a slice copies nothing."""
+        return Rounds(
+            job=self.job,
+            attempt=self.attempt,
+            communicator=self.communicator,
+            source=self.source,
+            sees=self.sees,
+            is_pair=self.is_pair,
+            ranks=self.ranks,
+            seq=self.seq[lines],
+            op=self.op[lines],
+            size_bytes=self.size_bytes[lines],
+            arrival_ns=self.arrival_ns[lines],
+            start_ns=self.start_ns[lines],
+            end_ns=self.end_ns[lines],
+            send_rate=None if self.send_rate is None else self.send_rate[lines],
+            recv_rate=None if self.recv_rate is None else self.recv_rate[lines],
+            algorithm=None if self.algorithm is None else self.algorithm[lines],
+        )
+
     @property
     def is_digest(self) -> bool:
         """Each is all that the ranks called in an iteration (`pacehound.model.digests`)."""

@@ -41,12 +41,32 @@ EventT = TypeVar("EventT", bound=Timed)
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """Rounds with their times, the first and the last of which are at hand."""
+    """Rounds with their times, the first and the last of which are at hand; of fewer times only the last rounds are."""
 
     times_ns: np.ndarray
     rounds: Rounds | DigestedPairs
     first_ns: int
     last_ns: int
+
+    def parted(self, until_ns: int) -> tuple[Rounds | DigestedPairs, _Waiting | None]:
+        """What is due, and what is left."""
+        gone = len(self.rounds) - len(self.times_ns)
+        if self.last_ns <= until_ns:
+            return (self.rounds if gone == 0 else self.rounds.chosen(slice(gone, None))), None
+        is_due = self.times_ns <= until_ns
+        n_due = int(np.count_nonzero(is_due))
+        if is_due[:n_due].all():  # as nearly always
+            later_ns, rounds = self.times_ns[n_due:], self.rounds
+            due = rounds.chosen(slice(gone, gone + n_due))
+        else:
+            later_ns, here = self.times_ns[~is_due], self.rounds.chosen(slice(gone, None))
+            due, rounds = here.chosen(is_due), here.chosen(~is_due)
+        return due, _Waiting(later_ns, rounds, int(later_ns.min()), self.last_ns)
+
+    def without_gone(self) -> _Waiting:
+        """The same without the rounds that have left."""
+        gone = len(self.rounds) - len(self.times_ns)
+        return self if gone == 0 else replace(self, rounds=self.rounds.chosen(slice(gone, None)))
 
 
 class Merge(Generic[EventT]):
@@ -74,7 +94,8 @@ class Merge(Generic[EventT]):
         self._settle()
         events = sorted((time_ns, stream, event.identity(), n, event) for time_ns, stream, n, event in self._events)
         left_out = ("_n_lowest", "_fresh")
-        return {name: value for name, value in self.__dict__.items() if name not in left_out} | {"_events": events}
+        state = {name: value for name, value in self.__dict__.items() if name not in left_out}
+        return state | {"_events": events, "_rounds": [waiting.without_gone() for waiting in self._rounds]}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """How many are lowest is counted again when one of them rises."""
@@ -211,11 +232,8 @@ class Merge(Generic[EventT]):
             if waiting.first_ns > until_ns:
                 later_rounds.append(waiting)
                 continue
-            due = waiting.rounds
-            if waiting.last_ns > until_ns:
-                now, later = _parted(waiting.times_ns, until_ns)
-                due, left, times_ns = _some(due, now), _some(due, later), waiting.times_ns[later]
-                later_rounds.append(_Waiting(times_ns, left, int(times_ns.min()), waiting.last_ns))
+            due, later = waiting.parted(until_ns)
+            later_rounds += [later] if later is not None else []
             if isinstance(due, DigestedPairs):
                 pairs.append(due)
             else:
@@ -260,32 +278,3 @@ def _one(parts: Sequence[DigestedPairs]) -> DigestedPairs:
 _COLUMNS_OF_PAIRS = (
     "ranks", "seq", "op", "size_bytes", "arrival_ns", "start_ns", "end_ns", "send_rate", "recv_rate", "algorithm",
 )  # fmt: skip
-
-
-def _parted(times_ns: np.ndarray, until_ns: int) -> tuple[np.ndarray | slice, np.ndarray | slice]:
-    """Which rounds are due, and which are not: slices where the first ones are due, as nearly always."""
-    due = times_ns <= until_ns
-    n_due = int(np.count_nonzero(due))
-    if due[:n_due].all():
-        return slice(n_due), slice(n_due, None)
-    return due, ~due
-
-
-def _some(of: Rounds | DigestedPairs, lines: np.ndarray | slice) -> Rounds | DigestedPairs:
-    return of.chosen(lines) if isinstance(of, DigestedPairs) else select(of, lines)
-
-
-def select(rounds: Rounds, chosen: np.ndarray | slice) -> Rounds:
-    """Some rounds of a block; `chosen` is a mask of shape `(n_rounds,)`, or a slice, which copies nothing."""
-    return replace(
-        rounds,
-        seq=rounds.seq[chosen],
-        op=rounds.op[chosen],
-        size_bytes=rounds.size_bytes[chosen],
-        arrival_ns=rounds.arrival_ns[chosen],
-        start_ns=rounds.start_ns[chosen],
-        end_ns=rounds.end_ns[chosen],
-        send_rate=None if rounds.send_rate is None else rounds.send_rate[chosen],
-        recv_rate=None if rounds.recv_rate is None else rounds.recv_rate[chosen],
-        algorithm=None if rounds.algorithm is None else rounds.algorithm[chosen],
-    )

@@ -15,7 +15,6 @@ from pacehound.model.finite import unfit_field
 from pacehound.model.operations import Operations
 from pacehound.model.rounds import Rounds
 from pacehound.model.whatif_result import WhatIf
-from streams.rounds.merge import select
 from streams.rounds.round_table import RoundTable
 from streams.watching.moment import Moment
 from streams.watching.watch import Heard, Said, Watch
@@ -174,7 +173,7 @@ class PriceWatch(Watch):
         for rounds in due:
             times_ns = rounds.times_ns[:, None]
             is_held = ((times_ns >= spans[0]) & (times_ns <= spans[1])).any(axis=1)
-            kept += [select(rounds, is_held)] if is_held.any() else []
+            kept += [rounds.chosen(is_held)] if is_held.any() else []
         others = [rounds for rounds in self._rounds if not self._settled_ns < rounds.time_ns <= until_ns]
         self._rounds = deque([*kept, *others], maxlen=MAX_BLOCKS_OF_ROUNDS)
         self._settled_ns = until_ns
@@ -234,7 +233,7 @@ class PriceWatch(Watch):
     def _take_rounds(self, taken: list[Operations]) -> list[Rounds]:
         last_ns = max(event.time_ns for event in taken)
         due = [rounds for rounds in self._rounds if len(rounds) and int(rounds.times_ns.min()) <= last_ns]
-        left = [select(rounds, rounds.times_ns > last_ns) for rounds in self._rounds if rounds.time_ns > last_ns]
+        left = [rounds.chosen(rounds.times_ns > last_ns) for rounds in self._rounds if rounds.time_ns > last_ns]
         self._rounds = deque(left, maxlen=MAX_BLOCKS_OF_ROUNDS)
         return due
 

@@ -9,7 +9,6 @@ import pytest
 
 from pacehound.model.events import Progress, TransferEdge
 from pacehound.model.rounds import ALGORITHMS
-from streams.rounds.merge import select
 from streams.rounds.round_table import RoundTable
 from streams.slow.rates import RateTracker, SlowEdges
 from tests.fakes.events import topology
@@ -52,7 +51,7 @@ def tracker(
             code = np.full(n, ALGORITHMS.index(algorithm), np.int8)
             rated = replace(block, send_rate=send, recv_rate=receive, algorithm=code)
             for at in range(0, n, 2):  # a second each
-                made.add(RoundTable([select(rated, np.isin(np.arange(n), (at, at + 1)))]))
+                made.add(RoundTable([rated.chosen(np.isin(np.arange(n), (at, at + 1)))]))
     return made
 
 
@@ -170,7 +169,7 @@ def test_without_a_time_before_a_ring_is_held_against_others_like_it() -> None:
         send, receive = (np.tile([pair[side] for pair in rates], (4, 1)) for side in (0, 1))
         rated = replace(block, send_rate=send, recv_rate=receive, algorithm=np.full(4, 1, np.int8))
         for at in range(0, 4, 2):
-            tracked.add(RoundTable([select(rated, np.isin(np.arange(4), (at, at + 1)))]))
+            tracked.add(RoundTable([rated.chosen(np.isin(np.arange(4), (at, at + 1)))]))
     found = tracked.uneven_edges("c", ["a", "b"])
     assert links(found) == ((21, 22),)
     assert found is not None
