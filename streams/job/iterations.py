@@ -160,7 +160,8 @@ class JobIterations:
         """All rounds that were not over by then; the same columns for all iterations of one step of time."""
         fresh = self._rounds[self._n_in_columns :]
         if fresh:
-            self._columns = RoundColumns.together([self._columns, RoundColumns.of(fresh)]).after(since_ns)
+            parts = (self._columns, RoundColumns.of(fresh))
+            self._columns = RoundColumns.together([columns.after(since_ns) for columns in parts])
             self._n_in_columns = len(self._rounds)
         return self._columns
 

@@ -23,7 +23,7 @@ class GroupTransfer:
     kind: Hashable  # only groups of the same kind are compared: same operation, bytes and number of ranks
     transfer_s: float  # a typical transfer; not finite or not positive means unknown
     # the rounds that `transfer_s` is the median of; none: it is taken for exact
-    rounds_s: tuple[float, ...] = field(default=(), repr=False)
+    rounds_s: Sequence[float] | npt.NDArray[np.float64] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,10 +107,10 @@ def outliers(groups: Sequence[GroupTransfer], *, threshold: float = GROUP_RATIO)
     return sorted(found, key=lambda outlier: (-outlier.ratio, outlier.group))
 
 
-def _is_slower(rounds_s: Sequence[float], median_s: float, chance: float) -> bool:
+def _is_slower(rounds_s: Sequence[float] | npt.NDArray[np.float64], median_s: float, chance: float) -> bool:
     """So many rounds lie above the median that a fair coin would give as many with less than `chance`."""
     n = len(rounds_s)
-    n_above = sum(time_s > median_s for time_s in rounds_s)
+    n_above = int(np.count_nonzero(np.asarray(rounds_s) > median_s))
     at_least = sum(math.comb(n, k) for k in range(n_above, n + 1))
     return n == 0 or at_least / 2**n < chance
 

@@ -167,18 +167,15 @@ def _slow_pairs(
     took_both_ns = took_ns[:, [keys[key] for key in links]]
     has_other_way = [at for at, key in enumerate(links) if key[::-1] in keys]
     took_both_ns[:, has_other_way] += took_ns[:, [keys[links[at][::-1]] for at in has_other_way]]
-    rounds_s = (took_both_ns / 1e9).T.tolist()
+    rounds_s = np.ascontiguousarray((took_both_ns / 1e9).T)
     medians_s = (np.median(took_both_ns, axis=0) / 1e9).tolist()
+    part = parts.part.tolist()
     groups, at_of = [], {}
-    for at, key in enumerate(links):
-        stages = tuple(sorted(int(parts.part[place[rank]]) for rank in key))
-        is_within = observed.hosts.get(key[0]) == observed.hosts.get(key[1])
+    for at, (key, transfer_s) in enumerate(zip(links, medians_s, strict=True)):
+        one, other = part[place[key[0]]], part[place[key[1]]]
+        kind = (min(one, other), max(one, other), observed.hosts.get(key[0]) == observed.hosts.get(key[1]))
         at_of[str(key)] = at
-        groups.append(
-            GroupTransfer(
-                group=str(key), kind=(stages, is_within), transfer_s=medians_s[at], rounds_s=tuple(rounds_s[at])
-            )
-        )
+        groups.append(GroupTransfer(group=str(key), kind=kind, transfer_s=transfer_s, rounds_s=rounds_s[at]))
     for outlier in outliers(groups):
         at = at_of[outlier.group]
         ways: tuple[TransferKey, ...] = (links[at], links[at][::-1])

@@ -42,26 +42,26 @@ def parts_of(ranks: Iterable[int], members: Mapping[TransferKey, tuple[int, ...]
     """
     listed = tuple(ranks)
     place = {rank: number for number, rank in enumerate(listed)}
-    inside = {key: [place[rank] for rank in of if rank in place] for key, of in members.items()}
-    pipelines = _Tied(len(listed))
-    for key, places in inside.items():
+    pipelines, groups = _Tied(len(listed)), []
+    for key, of in members.items():
+        places = [place[rank] for rank in of if rank in place]
         if isinstance(key, tuple):
             pipelines.tie(places)
+        elif len(places) > 1:
+            groups.append((key, places))
     pipeline = pipelines.numbers()
     stages, sizes = _Tied(len(listed)), [[0] * 0 for _ in listed]
     within = []
-    for key, places in sorted(inside.items(), key=lambda item: str(item[0])):
-        if isinstance(key, tuple) or len(places) < 2:
-            continue
+    for _, places in sorted(groups):
         for at in places:
             sizes[at].append(len(places))
-        if len(np.unique(pipeline[places])) == len(places):
+        if len({pipeline[at] for at in places}) == len(places):
             within.append(np.array(places, np.int64))
             stages.tie(places)
     same: dict[tuple[int, ...], int] = {}
-    stage = stages.numbers()
-    part = [same.setdefault((int(stage[at]), *sorted(sizes[at])), len(same)) for at in range(len(listed))]
-    return Parts(listed, pipeline, np.array(part, np.int64), tuple(within))
+    numbered = zip(stages.numbers(), sizes, strict=True)
+    part = [same.setdefault((stage, *sorted(of_rank)), len(same)) for stage, of_rank in numbered]
+    return Parts(listed, np.array(pipeline, np.int64), np.array(part, np.int64), tuple(within))
 
 
 class _Tied:
@@ -80,5 +80,5 @@ class _Tied:
             one = self._above[one]
         return one
 
-    def numbers(self) -> Int64Array:
-        return np.array([self._top(one) for one in range(len(self._above))], np.int64)
+    def numbers(self) -> list[int]:
+        return [self._top(one) for one in range(len(self._above))]
