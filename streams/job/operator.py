@@ -338,6 +338,7 @@ class JobOperator:
             world_size=self._world_size,
             is_paused=self._hosts.is_paused,
             finished_ns=self._iterations.finished_ns,
+            is_prompt=(self._done_ns or 0) % self._tick_ns != 0,
             is_host_late=self._hosts.is_one_late(now_ns, silent),
             unseen=(
                 *unseen,

@@ -32,6 +32,9 @@ class Moment:
         Some rank is in a checkpoint or an evaluation.
     finished_ns
         When the first rank ended the last iteration that all have ended; reports from before are out of date.
+    is_prompt
+        Time has come to the end of a long iteration, and somebody waits for what follows from it: what takes long and
+        is not urgent has time until the next whole tick.
     is_host_late
         A host has not reported for a while and is not silent for good: its last report may be out of date.
     unseen
@@ -56,6 +59,7 @@ class Moment:
     world_size: int = 0
     is_paused: bool = False
     finished_ns: int = 0
+    is_prompt: bool = False
     is_host_late: bool = False
     unseen: tuple[str, ...] = ()
     communicators: Mapping[str, tuple[str, tuple[int, ...]]] = field(default_factory=dict)

@@ -6,6 +6,7 @@ Hundreds of them are scored by `python -m bench always`; these few say what each
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,10 @@ from simulator.job import JobSpec, simulate
 from simulator.source import C10D_GLOO, DEVICE_TIMES, LAUNCH_ONLY, UNSEEN_TP
 from simulator.suites.always_slow_jobs import CONDITIONS, FAULTS, SMALL, case_of
 from streams.pipeline import Pipeline
+from streams.slow.always.always_slow import AlwaysSlowWatch
 from streams.slow.always.standing_apart import excess_of
+from streams.slow.thresholds import LOOKS
+from streams.watching.watch import Said
 from tests.fakes.evidence_words import words_of
 
 S = 1_000_000_000
@@ -56,6 +60,34 @@ def test_who_is_slow_from_the_start_is_named_within_the_first_iterations(name: s
     assert ended in ("named", "group")
     assert step is not None
     assert step <= 70
+
+
+def test_the_end_of_a_long_iteration_does_not_wait_for_the_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of thousands of ranks it takes as long as all else: it is for the next second, with what was known at the end."""
+    told: dict[str, list[Said]] = {"on_iteration": [], "on_tick": []}
+
+    def noting(name: str) -> Callable[..., list[Said]]:
+        asked = vars(AlwaysSlowWatch)[name]
+
+        def noted(watch: AlwaysSlowWatch, *args: Any) -> list[Said]:
+            said: list[Said] = asked(watch, *args)
+            told[name] += said
+            return said
+
+        return noted
+
+    for name in told:
+        monkeypatch.setattr(AlwaysSlowWatch, name, noting(name))
+    spec = JobSpec(layout=Layout(dp=4), iterations=33, micro_batches=2, tp_calls=1, faults=(always(2),))
+    pipeline = Pipeline(Settings())
+    for event in simulate(spec.with_longer_iterations(150)).events():
+        pipeline.on_event(event)
+    (finding,) = told["on_tick"]
+    assert isinstance(finding, Finding)
+    assert finding.culprits == (2,)
+    assert finding.detected is not None
+    assert finding.detected.step == LOOKS[0]
+    assert told["on_iteration"] == []
 
 
 def test_peers_are_told_with_their_spread_and_a_single_one_without() -> None:

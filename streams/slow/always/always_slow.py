@@ -80,9 +80,18 @@ class AlwaysSlowWatch(Watch):
         self._n_iterations += 1
         if self._episode is not None:
             self._excess_s += self._episode.slow.cost_ns / 1e9
+        return self._look(moment)
+
+    def on_tick(self, moment: Moment) -> list[Said]:
+        """What was put off at the end of an iteration."""
+        return self._look(moment)
+
+    def _look(self, moment: Moment) -> list[Said]:
+        """What follows from the iterations so far, where it is time to look: of thousands of ranks that takes long."""
         is_first = self._n_iterations <= LOOKS[-1]
-        if self._n_iterations < self._next_look or not (is_first or self._episode):
+        if self._n_iterations < self._next_look or not (is_first or self._episode) or moment.is_prompt:
             return []
+        assert self._began is not None, "an iteration has ended"
         if self._episode is None:
             self._next_look = next((at for at in LOOKS if at > self._n_iterations), LOOKS[-1] + 1)
         else:
@@ -91,7 +100,7 @@ class AlwaysSlowWatch(Watch):
         if self._episode is not None:
             relieved = self._relieved(self._episode, records[-RELIEF_ITERATIONS:], moment)
             return relieved or (self._look_again(self._episode, records, moment) if is_first else [])
-        lasted_s = (iteration.sample.time_ns - self._began.time_ns) / 1e9
+        lasted_s = (records[-1].time_ns - self._began.time_ns) / 1e9
         slow = self._found(records, moment) if lasted_s >= self._min_duration_s else None
         if slow is None:
             return []
