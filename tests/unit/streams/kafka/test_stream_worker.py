@@ -129,6 +129,32 @@ def test_a_commit_that_the_group_refuses_is_made_later_though_no_message_comes()
     assert asyncio.run(run()).committed == [{PLACE: 1}]
 
 
+def test_states_are_not_written_while_what_the_last_message_has_said_is_on_its_way() -> None:
+    """The last message of a burst takes long, and what follows from it comes back at once: that is no pause."""
+
+    async def run() -> list[int]:
+        world = World(Group())
+        await world.hear()
+        world.worker._snapshot_times.written(began_s=world.clock.monotonic_s(), took_s=1.0)
+        world.clock.advance_s(21)  # they may be written, behind a burst
+        tell = world.producer.publish_to
+
+        def tell_slowly(*args, **more) -> None:
+            world.clock.advance_s(1)
+            tell(*args, **more)
+
+        world.producer.publish_to = tell_slowly  # type: ignore[method-assign]
+        await world.hear()
+        written = []
+        for passes_s in (0.0, 0.5):
+            world.clock.advance_s(passes_s)
+            await world.worker.keep()
+            written.append(len(world.group.committed))
+        return written
+
+    assert asyncio.run(run()) == [0, 1]
+
+
 def test_operations_go_on_to_stage_two() -> None:
     async def run() -> list[Event]:
         place = (topics.OPS.name, 0)
