@@ -9,10 +9,11 @@ import pyarrow as pa
 
 from collector.agent.saying import in_one
 from pacehound.model.calls import CALL_SCHEMA, CallBatch
-from pacehound.model.events import Markers, Progress, Topology
+from pacehound.model.events import HostSample, Markers, Progress, Topology
 from pacehound.model.flushes import Flush, flushes_of
 from pacehound.model.routing import Event, route
 from pacehound.model.shards import shard_of
+from pacehound.model.topics import CALLS
 
 
 def flushed_every(events: Iterable[Event], flush_s: int) -> Iterator[Event]:
@@ -23,12 +24,18 @@ def flushed_every(events: Iterable[Event], flush_s: int) -> Iterator[Event]:
     waiting: dict[tuple[str, str], list[Event]] = {}
     since_ns: dict[tuple[str, str], int] = {}
     cuts: dict[tuple[str, str], int] = {}
+    said: dict[str, HostSample] = {}
     for event in events:
-        if isinstance(event, Flush):  # a heartbeat: there is nothing that it could be joined to
+        if isinstance(event, HostSample) and _says_the_same(event, said.get(event.host), flush_s):
+            continue
+        if isinstance(event, HostSample):
+            said[event.host] = event
+        topic, key = route(event)
+        # There is nothing that a heartbeat could be joined to, and no promise speaks of samples of hosts.
+        if isinstance(event, Flush) or topic is not CALLS:
             yield event
             continue
         host = getattr(event, "host", "")
-        _, key = route(event)
         stream = (key, host)
         waiting.setdefault(stream, []).append(event)
         if not isinstance(event, Progress):
@@ -39,6 +46,13 @@ def flushed_every(events: Iterable[Event], flush_s: int) -> Iterator[Event]:
             yield from _merged(waiting.pop(stream), stream, cuts)
     for stream, left in waiting.items():
         yield from _merged(left, stream, cuts)
+
+
+def _says_the_same(sample: HostSample, before: HostSample | None, flush_s: int) -> bool:
+    """It belongs to the same flush as one that is told, which knows as much."""
+    if before is None or sample.closed or sample.processes != before.processes:
+        return False
+    return sample.time_ns - before.time_ns < flush_s * 1_000_000_000
 
 
 def together(events: Iterable[Event], digests_from_ranks: int = 0) -> Iterator[Event]:
