@@ -27,7 +27,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from pacehound.bus import Message
 from pacehound.errors import MalformedMessage
-from streams.snapshots.codec import MalformedState, StateCodec, UnknownState
+from streams.snapshots.codec import MalformedState, StateCodec, TooLarge, UnknownState
 
 CHUNK_BYTES = 512 * 1024
 """A snapshot is written in pieces of this size: brokers take messages of 1 MB by default."""
@@ -248,6 +248,9 @@ class Partition(Generic[OperatorT]):
 
         `owner` is the name of whoever owns the partition now; nobody else has ever had it.
 
+        Where a state is too large for now, the others are written and nothing is confirmed: each of them skips what it
+        covers, and whoever takes over makes that one again from the log.
+
         Two slots take turns, so that a snapshot that is broken off in the middle has overwritten nothing: the next
         one of a key is made when the one before is whole.
         """
@@ -264,10 +267,14 @@ class Partition(Generic[OperatorT]):
                 name = record_key(self.topic, self.number, self._codec.version, f"{owner}.{slot}", index, key)
                 records.append((name, f"{covered} {len(pieces)} ".encode() + piece))
 
+        too_large: dict[str, str] = {}
         for key in sorted(self._dirty):
             if key in self.keys:
                 try:
                     body = self._codec.encode(_as_data(self.keys[key]))
+                except TooLarge as error:
+                    too_large[key] = str(error)
+                    continue
                 except UnknownState as error:
                     self._unwritten[key] = str(error)
                     continue
@@ -279,8 +286,19 @@ class Partition(Generic[OperatorT]):
                     record_key(self.topic, self.number, self._codec.version, f"{owner}.{slot}", 0, key)
                     for slot in (0, 1)
                 ]
-        self._dirty = set()
+        self._dirty = set(too_large)
         self._unwritten = {key: why for key, why in self._unwritten.items() if key in self.keys}
+        names = {name for name, _ in records}
+        superseded = [name for name in superseded if name not in names]  # a key may have come again
+        if too_large:
+            self._superseded = tuple(superseded)
+            return Snapshot(
+                covered=self._marked - 1,
+                records=tuple(records),
+                superseded=(),
+                unwritten=tuple(sorted(self._unwritten.items())),
+                too_large=tuple(sorted(too_large.items())),
+            )
         known = {key: state.covered for key, state in self.keys.items() if key not in self._unwritten}
         self._marked = self.next_offset
         covered = self.next_offset - 1
@@ -402,6 +420,8 @@ class Snapshot:
         Keys of records that may be removed when the others are written.
     unwritten
         Keys whose state cannot be written, with the reason, a fault of ours: whoever takes over begins them anew.
+    too_large
+        Keys whose state is larger than may be written: nothing more is covered than before.
 
     """
 
@@ -409,6 +429,7 @@ class Snapshot:
     records: tuple[tuple[bytes, bytes], ...]
     superseded: tuple[bytes, ...]
     unwritten: tuple[tuple[str, str], ...] = ()
+    too_large: tuple[tuple[str, str], ...] = ()
 
 
 def record_key(topic: str, partition: int, version: int, slot: str, piece: int, key: str) -> bytes:

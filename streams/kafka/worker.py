@@ -481,6 +481,8 @@ class StreamsWorker:
             for key, reason in snapshot.unwritten:
                 self._telemetry.add(PIPELINE_FAILURES)
                 logger.error("%s/%d: the state of %s is kept in no snapshot: %s", *place, key, reason)
+            for key, reason in snapshot.too_large:
+                logger.warning("%s/%d: nothing is confirmed until %s has less to wait for: %s", *place, key, reason)
         if snapshots:
             self._snapshot_times.written(began_s, took_s)
             loop = asyncio.get_running_loop()

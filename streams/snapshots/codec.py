@@ -63,6 +63,10 @@ class UnknownState(PacehoundError):
     """An object has a class, or a field, that the schema does not name: a fault of ours, seen when it is written."""
 
 
+class TooLarge(UnknownState):
+    """A state is larger than one may be: it holds what waits for something, mostly, and will be smaller."""
+
+
 class StateCodec:
     """Writes and reads the state of operators.
 
@@ -142,7 +146,7 @@ class StateCodec:
         Raises
         ------
         UnknownState
-            There is something in it that the schema does not name, or it is too large.
+            There is something in it that the schema does not name; `TooLarge`: it has too many bytes.
 
         """
         try:
@@ -151,9 +155,7 @@ class StateCodec:
         except (RecursionError, OverflowError, TypeError, UnicodeEncodeError, msgspec.ValidationError) as error:
             raise UnknownState(f"the state of a {type(state).__name__} cannot be written: {error}") from error
         if len(content) > MAX_STATE_BYTES:
-            raise UnknownState(
-                f"the state of a {type(state).__name__} has {len(content)} bytes; at most {MAX_STATE_BYTES}"
-            )
+            raise TooLarge(f"the state of a {type(state).__name__} has {len(content)} bytes; at most {MAX_STATE_BYTES}")
         return content
 
     def _body(self, state: object) -> bytes:

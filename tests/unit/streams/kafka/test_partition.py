@@ -10,8 +10,8 @@ import pytest
 
 from pacehound.bus import Message
 from pacehound.errors import MalformedMessage
-from streams.kafka.partition import MARKER, Gap, Partition, SnapshotReader, Stamp, record_key
-from streams.snapshots.codec import StateCodec
+from streams.kafka.partition import MARKER, Gap, Partition, Snapshot, SnapshotReader, Stamp, record_key
+from streams.snapshots.codec import StateCodec, TooLarge
 from tests.fakes.examples import tries
 
 
@@ -38,6 +38,20 @@ def schema(version: int) -> StateCodec:
 CODEC = schema(1)
 
 
+class FullNowAndThen(StateCodec):
+    """To which such a share of states is too large."""
+
+    def __init__(self, seed: int, share: float = 0.5) -> None:
+        super().__init__(version=1, plain={Chain: ("digest", "is_closed")}, made=())
+        self.share = share
+        self._rng = random.Random(seed)
+
+    def encode(self, state: object) -> bytes:
+        if isinstance(state, tuple) and isinstance(state[0], Chain) and self._rng.random() < self.share:
+            raise TooLarge("for now")
+        return super().encode(state)
+
+
 @dataclass
 class Log:
     """A partition of a topic."""
@@ -55,9 +69,16 @@ class Log:
 class Owner:
     """Somebody who works on a partition: reads, sends on, writes snapshots, and may stop anywhere in between."""
 
-    def __init__(self, name: str, source: Log, out: Log, snapshots: list[tuple[bytes, bytes | None]]) -> None:
+    def __init__(
+        self,
+        name: str,
+        source: Log,
+        out: Log,
+        snapshots: list[tuple[bytes, bytes | None]],
+        codec: StateCodec = CODEC,
+    ) -> None:
         self.name, self.source, self.out, self.snapshots = name, source, out, snapshots
-        self.partition: Partition[Chain] = Partition(source.topic, 0, Chain, CODEC)
+        self.partition: Partition[Chain] = Partition(source.topic, 0, Chain, codec)
         reader = SnapshotReader()
         for key, value in snapshots:
             reader.add(key, value)
@@ -110,10 +131,10 @@ def compacted(records: list[tuple[bytes, bytes | None]], rng: random.Random) -> 
     return [record for i, record in enumerate(records) if i >= cut or last[record[0]] == i]
 
 
-def run(source: Log, rng: random.Random, n_kills: int) -> list[Message]:
+def run(source: Log, rng: random.Random, n_kills: int, codec: StateCodec = CODEC) -> list[Message]:
     """Owners come and go until everything has been worked on; what stage two would take in."""
     out, snapshots = Log("out"), []
-    owners = [Owner("0", source, out, snapshots)]
+    owners = [Owner("0", source, out, snapshots, codec)]
     while True:
         owner = rng.choice(owners) if rng.random() < 0.2 else owners[-1]
         act = rng.random()
@@ -135,7 +156,7 @@ def run(source: Log, rng: random.Random, n_kills: int) -> list[Message]:
                 if owner in owners:
                     owners.remove(owner)  # killed; else it was only stopped, and wakes up
             snapshots[:] = compacted(snapshots, rng)
-            owners.append(Owner(str(n_kills + 1), source, out, snapshots))
+            owners.append(Owner(str(n_kills + 1), source, out, snapshots, codec))
             owners = owners[-3:]
     taker: Partition[Chain] = Partition("out", 0, Chain, CODEC)
     return [message for message in out.messages if taker_takes(taker, message)]
@@ -149,13 +170,15 @@ def taker_takes(taker: Partition[Chain], message: Message) -> bool:
     return True
 
 
+@pytest.mark.parametrize("is_full", [False, True], ids=["", "states too large"])
 @pytest.mark.parametrize("seed", tries(20, deep=100))
-def test_whoever_dies_or_wakes_up_stage_two_takes_each_output_once_and_in_order(seed: int) -> None:
+def test_whoever_dies_or_wakes_up_stage_two_takes_each_output_once_and_in_order(seed: int, is_full: bool) -> None:
+    """Also where states are too large to be written, as often as not."""
     rng = random.Random(seed)
     source = Log("calls")
     for number in range(300):
         source.append(rng.choice("abcd"), b"close" if rng.random() < 0.02 else str(number).encode())
-    taken = run(source, rng, n_kills=8)
+    taken = run(source, rng, n_kills=8, codec=FullNowAndThen(seed) if is_full else CODEC)
     expected: dict[str, list[bytes]] = {}
     chains: dict[str, Chain] = {}
     for message in source.messages:
@@ -165,6 +188,41 @@ def test_whoever_dies_or_wakes_up_stage_two_takes_each_output_once_and_in_order(
             chain.shed()
     for key, results in expected.items():
         assert [m.value for m in taken if m.key == key] == results
+
+
+def test_while_a_state_is_too_large_nothing_that_the_last_snapshot_names_is_removed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A key that has come again meanwhile is not removed with what it was before."""
+    monkeypatch.setattr("streams.kafka.partition.REMEMBERED", 0)
+    source, snapshots = Log("calls"), []
+    codec = FullNowAndThen(0, share=0.0)
+    owner = Owner("0", source, Log("out"), snapshots, codec)
+
+    def take(*messages: tuple[str, bytes]) -> Snapshot:
+        for key, value in messages:
+            source.append(key, value)
+            owner.read()
+        snapshot = owner.partition.snapshot("0")
+        assert snapshot is not None
+        snapshots.extend([*snapshot.records, *((key, None) for key in snapshot.superseded)])
+        return snapshot
+
+    def restored() -> tuple[list[str], set[str], int]:
+        partition, reader = Partition("calls", 0, Chain, CODEC), SnapshotReader()
+        for key, value in snapshots:
+            reader.add(key, value)
+        reasons = partition.restore(0, reader.of("calls", 0, 1))
+        return reasons, set(partition.keys), partition.next_offset
+
+    assert take(("a", b"1"), ("big", b"2")).covered == 1
+    codec.share = 1.0
+    full = take(("a", b"close"), ("big", b"3"))
+    assert (full.covered, full.superseded, [key for key, _ in full.too_large]) == (1, (), ["big"])
+    assert restored() == ([], {"a", "big"}, 2)
+    codec.share = 0.0
+    assert take(("a", b"4"), ("big", b"5")).covered == 5
+    assert restored() == ([], {"a", "big"}, 6)
 
 
 def test_a_message_behind_a_gap_is_refused_and_one_of_before_is_skipped() -> None:
