@@ -16,7 +16,7 @@ from pacehound.errors import InvalidEvent
 from pacehound.model.calls import Sees
 from pacehound.model.digests import is_of_digests
 from pacehound.model.identity import event_id
-from pacehound.model.rounds import Rounds, check_codes
+from pacehound.model.rounds import Lines, Rounds, check_codes, columns_at
 
 Int64Array = npt.NDArray[np.int64]
 Float64Array = npt.NDArray[np.float64]
@@ -94,21 +94,13 @@ class DigestedPairs:
         ]
         return event_id("digested pairs", self.job, self.attempt, self.source, len(self), str(edge))
 
-    def chosen(self, lines: slice | npt.NDArray[np.bool_] | Int64Array) -> DigestedPairs:
+    def chosen(self, lines: Lines) -> DigestedPairs:
         """Some of the lines."""
         return replace(
             self,
             communicator=self.communicator[lines],
             ranks=self.ranks[lines],
-            seq=self.seq[lines],
-            op=self.op[lines],
-            size_bytes=self.size_bytes[lines],
-            arrival_ns=self.arrival_ns[lines],
-            start_ns=self.start_ns[lines],
-            end_ns=self.end_ns[lines],
-            send_rate=None if self.send_rate is None else self.send_rate[lines],
-            recv_rate=None if self.recv_rate is None else self.recv_rate[lines],
-            algorithm=None if self.algorithm is None else self.algorithm[lines],
+            **columns_at(self, lines),
         )
 
     @property

@@ -6,6 +6,7 @@ Stage one of the streams joins the calls of all ranks into rounds; stage two wor
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,13 @@ Float64Array = npt.NDArray[np.float64]
 
 ALGORITHMS = ("", "ring", "tree")
 """What a round's transfer follows; the first one stands for unknown."""
+
+Lines = slice | npt.NDArray[np.bool_] | Int64Array
+
+COLUMNS = (
+    "seq", "op", "size_bytes", "arrival_ns", "start_ns", "end_ns", "send_rate", "recv_rate", "algorithm",
+)  # fmt: skip
+"""Of rounds and of digests, however they lie; the last three may be `None`."""
 
 _OP_CODES, _ALGORITHM_CODES = bytes(range(len(OPS))), bytes(range(len(ALGORITHMS)))
 
@@ -77,7 +85,7 @@ class Rounds:
     def __len__(self) -> int:
         return len(self.seq)
 
-    def chosen(self, lines: slice | npt.NDArray[np.bool_] | Int64Array) -> Rounds:
+    def chosen(self, lines: Lines) -> Rounds:
         """Some of the rounds; a slice copies nothing."""
         return Rounds(
             job=self.job,
@@ -87,15 +95,7 @@ class Rounds:
             sees=self.sees,
             is_pair=self.is_pair,
             ranks=self.ranks,
-            seq=self.seq[lines],
-            op=self.op[lines],
-            size_bytes=self.size_bytes[lines],
-            arrival_ns=self.arrival_ns[lines],
-            start_ns=self.start_ns[lines],
-            end_ns=self.end_ns[lines],
-            send_rate=None if self.send_rate is None else self.send_rate[lines],
-            recv_rate=None if self.recv_rate is None else self.recv_rate[lines],
-            algorithm=None if self.algorithm is None else self.algorithm[lines],
+            **columns_at(self, lines),
         )
 
     @property
@@ -122,6 +122,12 @@ class Rounds:
         edge = (int(self.seq[0]), int(self.seq[-1])) if len(self) else ()
         pair = self.ranks if self.is_pair else ()
         return event_id("rounds", self.job, self.attempt, self.communicator, self.source, pair, edge)
+
+
+def columns_at(of: object, lines: Lines) -> dict[str, Any]:
+    """Some lines of `COLUMNS`, without those that are `None`."""
+    columns = {name: getattr(of, name) for name in COLUMNS}
+    return {name: column[lines] for name, column in columns.items() if column is not None}
 
 
 def check_codes(op: npt.NDArray[np.int8], algorithm: npt.NDArray[np.int8] | None) -> None:

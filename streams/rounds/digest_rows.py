@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pacehound.model.flushes import Flush
+from pacehound.model.rounds import Lines, columns_at
 from streams.rounds.call_rows import CallRows, transfers_of_flush
 from streams.rounds.row_loops import without_backward_times
 
@@ -36,19 +37,9 @@ class DigestRows:
     def __len__(self) -> int:
         return len(self.seq)
 
-    def chosen(self, where: slice | Int64Array | npt.NDArray[np.bool_]) -> DigestRows:
+    def chosen(self, where: Lines) -> DigestRows:
         """Some of the rows."""
-        return DigestRows(
-            seq=self.seq[where],
-            op=self.op[where],
-            size_bytes=self.size_bytes[where],
-            arrival_ns=self.arrival_ns[where],
-            start_ns=self.start_ns[where],
-            end_ns=self.end_ns[where],
-            send_rate=None if self.send_rate is None else self.send_rate[where],
-            recv_rate=None if self.recv_rate is None else self.recv_rate[where],
-            algorithm=None if self.algorithm is None else self.algorithm[where],
-        )
+        return DigestRows(**columns_at(self, where))
 
 
 def digests_of_calls(rows: CallRows, where: slice) -> DigestRows:

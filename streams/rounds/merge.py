@@ -15,7 +15,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 
 from pacehound.model.digested_pairs import DigestedPairs
-from pacehound.model.rounds import Rounds
+from pacehound.model.rounds import COLUMNS, Rounds
 from streams.rounds.round_loops import times_of
 from streams.rounds.round_table import joined
 
@@ -264,7 +264,7 @@ def _one(parts: Sequence[DigestedPairs]) -> DigestedPairs:
     of_part = [[place.get(name, -1) for name in part.communicators] for part in parts]  # -1: it has no line there
     columns: dict[str, Any] = {
         name: np.concatenate([getattr(part, name) for part in parts])
-        for name in _COLUMNS_OF_PAIRS
+        for name in ("ranks", *COLUMNS)
         if getattr(parts[0], name) is not None
     }
     columns["communicator"] = np.concatenate(
@@ -273,8 +273,3 @@ def _one(parts: Sequence[DigestedPairs]) -> DigestedPairs:
     whole = replace(parts[0], communicators=tuple(names), **columns)
     order = np.lexsort((whole.seq, whole.ranks[:, 1], whole.ranks[:, 0], whole.communicator))
     return whole.chosen(order)
-
-
-_COLUMNS_OF_PAIRS = (
-    "ranks", "seq", "op", "size_bytes", "arrival_ns", "start_ns", "end_ns", "send_rate", "recv_rate", "algorithm",
-)  # fmt: skip

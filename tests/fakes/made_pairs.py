@@ -9,9 +9,7 @@ import numpy as np
 from pacehound.model.calls import Sees
 from pacehound.model.digested_pairs import DigestedPairs
 from pacehound.model.digests import digests_of
-from pacehound.model.rounds import Rounds
-
-_COLUMNS = ("seq", "op", "size_bytes", "arrival_ns", "start_ns", "end_ns", "send_rate", "recv_rate", "algorithm")
+from pacehound.model.rounds import COLUMNS, Rounds
 
 
 def pairs_of(blocks: Sequence[Rounds]) -> DigestedPairs:
@@ -21,7 +19,7 @@ def pairs_of(blocks: Sequence[Rounds]) -> DigestedPairs:
     names = sorted({block.communicator for block in blocks})
     columns = {
         name: np.concatenate([getattr(block, name) for block in blocks])
-        for name in _COLUMNS
+        for name in COLUMNS
         if getattr(first, name) is not None
     }
     return DigestedPairs(
