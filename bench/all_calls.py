@@ -11,17 +11,12 @@ import pickle
 import sys
 import tempfile
 from collections.abc import Iterator
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from bench.rig.broker import Broker
-from bench.rig.flushes import flushed_every, together
+from bench.rig.flushes import flushed_every, messages_of, together
 from bench.rig.large_job_load import Due
 from bench.rig.own_pace import watched
-from pacehound.bus.kafka_sender import joined
-from pacehound.model import codec
-from pacehound.model.routing import route
 from pacehound.model.topology import Layout
 from pacehound.runtime.feed import due_ns
 from simulator.faults import SlowCompute
@@ -68,19 +63,13 @@ def followed(ranks: int, seconds: int = SECONDS) -> list[dict[str, Any]]:
         with path.open("wb") as file:
             for due in sorted(_messages(spec), key=lambda one: one.due_ns):
                 pickle.dump(tuple(due), file)
-        broker = Broker(folder / "kafka")
-        broker.start()
-        try:
-            return watched(spec, [path], broker, folder)
-        finally:
-            broker.stop()
+        return watched(spec, [path], folder)
 
 
 def _messages(spec: JobSpec) -> Iterator[Due]:
     """As the agents of its hosts send them, each when all that it tells of has ended."""
     events = together(flushed_every(simulate(spec).events(), 1))
-    for _, said in groupby(events, key=lambda event: (route(event), getattr(event, "host", ""))):
-        at_once = list(said)
+    for at_once, messages in messages_of(events):
         sent_ns = max(map(due_ns, at_once)) - spec.start_unix_ns
-        for topic, key, value in joined([codec.encode(event) for event in at_once]):
+        for topic, key, value in messages:
             yield Due(sent_ns, topic.name, key, value)

@@ -13,7 +13,6 @@ from typing import Any
 
 from bench.engine import LAYOUTS
 from bench.rig import large_job_load
-from bench.rig.broker import Broker
 from bench.rig.own_pace import watched
 from simulator.faults import SlowCompute
 from simulator.source import DEVICE_TIMES
@@ -50,9 +49,4 @@ def run(
         at = made or folder
         at.mkdir(exist_ok=True)
         paths = sorted(at.glob("messages*")) or large_job_load.prepared(spec, at)
-        broker = Broker(folder / "kafka")
-        broker.start()
-        try:
-            return watched(spec, paths, broker, folder)
-        finally:
-            broker.stop()
+        return watched(spec, paths, folder)

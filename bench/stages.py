@@ -12,19 +12,17 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable
-from itertools import groupby
 from typing import Any
 
 from bench.engine import LAYOUTS
 from bench.rig.digesting_agents import DigestingAgents
-from bench.rig.flushes import flushed_every, together
+from bench.rig.flushes import flushed_every, messages_of, together
 from pacehound.bus import Message, Place
-from pacehound.bus.kafka_sender import joined
 from pacehound.clock import SystemClock
-from pacehound.model import codec, topics
+from pacehound.model import topics
 from pacehound.model.calls import CallBatch
 from pacehound.model.events import Markers
-from pacehound.model.routing import Event, route
+from pacehound.model.routing import Event
 from pacehound.model.topics import Topic
 from pacehound.runtime.telemetry import Telemetry
 from pacehound.settings import Settings
@@ -99,8 +97,8 @@ def _messages(events: Iterable[Event]) -> list[Message]:
     """As an agent's on Kafka: what a host says at once of one key is one message."""
     log = _Log()
     names = {topic.name for topic in INPUTS}
-    for _, said in groupby(events, key=lambda event: (route(event), getattr(event, "host", ""))):
-        for topic, key, value in joined([codec.encode(event) for event in said]):
+    for _, messages in messages_of(events):
+        for topic, key, value in messages:
             if topic.name in names:
                 log.append(topic, topics.partition_of(key.encode(), topic.partitions), key.encode(), value)
     return log.messages

@@ -7,18 +7,17 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from itertools import groupby
 from pathlib import Path
 
+from bench.rig.flushes import messages_of
 from pacehound.bus import Message
 from pacehound.bus.kafka import KafkaConsumer, KafkaProducer
-from pacehound.bus.kafka_sender import joined
 from pacehound.bus.kafka_state import kafka_state
 from pacehound.bus.kafka_topics import ensure_topics
 from pacehound.errors import BusFull, Unavailable
 from pacehound.model import codec
 from pacehound.model.events import DeadLetter, Finding, Incident
-from pacehound.model.routing import Event, route
+from pacehound.model.routing import Event
 from pacehound.model.topics import DEAD_LETTERS, FINDINGS, INCIDENTS, ITERATIONS
 from pacehound.settings import KafkaSettings
 
@@ -84,8 +83,8 @@ class Engine:
     def publish(self, events: Iterable[Event], pause: Callable[[], None] = lambda: None) -> None:
         """Put events on their topics, in order; what a host says at once of one key is one message, as an agent's."""
         producer = KafkaProducer(self.settings, "simulator")
-        for _, said in groupby(events, key=lambda event: (route(event), getattr(event, "host", ""))):
-            for topic, key, value in joined([codec.encode(event) for event in said]):
+        for _, messages in messages_of(events):
+            for topic, key, value in messages:
                 while True:
                     try:
                         producer.publish(topic, key, value)

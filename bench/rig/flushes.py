@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import groupby
 
 import pyarrow as pa
 
 from collector.agent.saying import in_one
+from pacehound.bus.kafka_sender import joined
+from pacehound.model import codec
 from pacehound.model.calls import CALL_SCHEMA, CallBatch
 from pacehound.model.events import HostSample, Markers, Progress, Topology
 from pacehound.model.flushes import Flush, flushes_of
 from pacehound.model.routing import Event, route
 from pacehound.model.shards import shard_of
-from pacehound.model.topics import CALLS
+from pacehound.model.topics import CALLS, Topic
 
 
 def flushed_every(events: Iterable[Event], flush_s: int) -> Iterator[Event]:
@@ -26,9 +29,9 @@ def flushed_every(events: Iterable[Event], flush_s: int) -> Iterator[Event]:
     cuts: dict[tuple[str, str], int] = {}
     said: dict[str, HostSample] = {}
     for event in events:
-        if isinstance(event, HostSample) and _says_the_same(event, said.get(event.host), flush_s):
-            continue
         if isinstance(event, HostSample):
+            if _says_the_same(event, said.get(event.host), flush_s):
+                continue
             said[event.host] = event
         topic, key = route(event)
         # There is nothing that a heartbeat could be joined to, and no promise speaks of samples of hosts.
@@ -75,6 +78,13 @@ def together(events: Iterable[Event], digests_from_ranks: int = 0) -> Iterator[E
             promised[host].update(of_calls)
     for left in waiting.values():
         yield from _at_once(left, shards)
+
+
+def messages_of(events: Iterable[Event]) -> Iterator[tuple[list[Event], list[tuple[Topic, str, bytes]]]]:
+    """What a host says at once of one key, and the messages of it: one, as an agent's, unless it is too large."""
+    for _, said in groupby(events, key=lambda event: (route(event), getattr(event, "host", ""))):
+        at_once = list(said)
+        yield at_once, joined([codec.encode(event) for event in at_once])
 
 
 def _at_once(events: list[Event], shards: dict[str, int]) -> Iterator[Event]:

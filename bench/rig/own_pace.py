@@ -38,8 +38,17 @@ BEHIND_S = 120.0
 """How long after its end what was said of the job is waited for."""
 
 
-def watched(spec: JobSpec, paths: Sequence[Path], broker: Broker, folder: Path) -> list[dict[str, Any]]:
+def watched(spec: JobSpec, paths: Sequence[Path], folder: Path) -> list[dict[str, Any]]:
     """One row per figure of a job; `paths` are files of its messages (`large_job_load.read`)."""
+    broker = Broker(folder / "kafka")
+    broker.start()
+    try:
+        return _watched(spec, paths, broker, folder)
+    finally:
+        broker.stop()
+
+
+def _watched(spec: JobSpec, paths: Sequence[Path], broker: Broker, folder: Path) -> list[dict[str, Any]]:
     settings = broker.settings(f"{spec.job}.")
     engine = Engine(settings, folder / "engine")
     workers = [engine.start_worker() for _ in range(WORKERS)]
