@@ -74,8 +74,10 @@ def _of_layout(layout: Layout) -> list[dict[str, Any]]:
             1e3 * _seconds(arranged),
             "ms",
         ),
-        "own time of all ranks": (1e3 * _seconds(lambda: index.own_time(stretch)), "ms"),
-        "walk one critical path": (1e3 * _seconds(lambda: index.walk(stretch)), "ms"),
+        "measure an iteration (own times, transfers, critical path)": (
+            1e3 * _seconds(lambda: index.measured(stretch)),
+            "ms",
+        ),
         "follow a round (clocks, transfers, windows)": (1e6 * _following(blocks) / n_rounds, "us/round"),
         "rounds per iteration": (float(n_rounds), "rounds"),
     }
@@ -127,7 +129,8 @@ def _records(
 ) -> tuple[list[IterationRecord], list[IterationRecord], dict[TransferKey, int]]:
     """Slow and quiet iterations: the measured one, and one rank whose own time has grown."""
     rng = np.random.default_rng(0)
-    own, transfers, charges = index.own_time(stretch), index.transfers(stretch), index.walk(stretch)
+    measured = index.measured(stretch)
+    own, transfers, charges = measured.own, measured.transfers, measured.charges
     keys = {key: number for number, key in enumerate(transfers.keys)}
     culprit = int(stretch.ranks[-1])
 

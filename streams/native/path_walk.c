@@ -1,61 +1,90 @@
 /* The inner loops of the critical path: what one iteration asks of all rounds that are kept.
  *
- * Called by streams/slow/path_walk.py with arrays whose types and lengths it has checked. Arrays of entries are sorted
- * by (rank, start), or by (rank, end) for the path; ranks of a stretch ascend, `begins_ns` and `ends_ns` have their
- * shape. What a loop finds it adds to the arrays that are given for it.
+ * Called by streams/slow/path_walk.py with arrays whose types and lengths it has checked. Ranks of a stretch ascend,
+ * `begins_ns` and `ends_ns` have their shape. What a loop finds it adds to the arrays that are given for it.
  */
 
 #include "loops.h"
 
 #include <stdlib.h>
 
-/* Take from each rank's time what its counting entries cover, each moment once. */
-API void path_subtract_calls(int64_t n, const int64_t *rank, const int64_t *start, const int64_t *end,
-                             const bool *counts, int64_t n_ranks, const int64_t *ranks, const int64_t *begins_ns,
-                             const int64_t *ends_ns, int64_t *own_ns)
-{
-    int64_t at = 0;
-    for (int64_t i = 0; i < n_ranks; i++) {
-        while (at < n && rank[at] < ranks[i])
-            at++;
-        int64_t begin = begins_ns[i], finish = ends_ns[i], covered = begin;
-        for (; at < n && rank[at] == ranks[i]; at++)
-            if (counts[at] && begin < end[at] && end[at] <= finish) {
-                own_ns[i] -= larger_of(end[at] - larger_of(start[at], covered), 0);
-                covered = larger_of(covered, end[at]);
-            }
-    }
-}
-
-/* What the walk goes back over: entries by (rank, end), and of each round its key and who came last to it; a rank and a
- * time of its own that say when it was, and how many bytes it has moved. */
+/* All rounds that are kept: the calls of each rank by (rank, start), of which those of `counts` are none of its own
+ * time, and those of `waited` (no array: the same ones) were waited for; how late the calls of a rank up to each had
+ * ended; the calls that a walk goes back over, by (rank, end); and of each round its key and who came last to it, a rank
+ * and a time of its own that say when it was, and how many bytes it has moved. */
 struct path {
-    int64_t n, n_rounds;
+    int64_t n_calls, n, n_rounds, n_keys;
+    const int64_t *call_rank, *call_start, *call_end, *reach;
+    const bool *counts, *waited;
     const int64_t *rank, *end, *round;
     const int64_t *round_key, *last_rank, *last_start, *transfer_ns, *anchor_rank, *anchor, *size_bytes;
 };
 
+/* The part of all rounds that an iteration asks for. */
+struct stretch {
+    int64_t n_ranks;
+    const int64_t *ranks, *begins_ns, *ends_ns;
+};
+
+/* How late the calls of a rank had ended, up to each. */
+API void path_reach(int64_t n, const int64_t *rank, const int64_t *end, int64_t *reach)
+{
+    for (int64_t at = 0; at < n; at++)
+        reach[at] = at > 0 && rank[at - 1] == rank[at] ? larger_of(reach[at - 1], end[at]) : end[at];
+}
+
+/* What of a rank's iteration its calls from `at` on leave, each moment taken once. */
+static int64_t uncovered_ns(const struct path *path, const bool *counts, int64_t at, int64_t high, int64_t begin,
+                            int64_t finish)
+{
+    int64_t own_ns = minus(finish, begin), covered = begin;
+    const int64_t *start = path->call_start, *end = path->call_end;
+    /* What starts behind the iteration ends there, or is nonsense that takes nothing. */
+    for (; at < high && start[at] <= finish; at++)
+        if (counts[at] && begin < end[at] && end[at] <= finish) {
+            own_ns -= larger_of(end[at] - larger_of(start[at], covered), 0);
+            covered = larger_of(covered, end[at]);
+        }
+    return own_ns;
+}
+
+/* Each rank's own time: what no call covers that it may have waited in, and what none covers that it did wait in. */
+static void measure_own(const struct path *path, const struct stretch *of, int64_t *least_ns, int64_t *most_ns)
+{
+    int64_t low = 0;
+    for (int64_t i = 0; i < of->n_ranks; i++) {
+        low += place_of(path->call_rank + low, path->n_calls - low, of->ranks[i]);
+        int64_t n = place_after(path->call_rank + low, path->n_calls - low, of->ranks[i]);
+        int64_t begin = of->begins_ns[i], finish = of->ends_ns[i];
+        int64_t at = low + place_after(path->reach + low, n, begin); /* all before had ended by then */
+        least_ns[i] = uncovered_ns(path, path->counts, at, low + n, begin, finish);
+        if (path->waited != NULL)
+            most_ns[i] = uncovered_ns(path, path->waited, at, low + n, begin, finish);
+        low += n;
+    }
+}
+
 /* Charge an iteration, from `now_ns` on `rank` backwards, to ranks and to the keys of rounds.
  *
  * Returns 0, or -1 where there is no memory. */
-API int path_walk_back(int64_t rank, int64_t now_ns, const struct path *path, int64_t n_ranks, const int64_t *ranks,
-                       const int64_t *begins_ns, int64_t *ranks_ns, int64_t *keys_ns)
+static int walk_back(const struct path *path, const struct stretch *of, int64_t rank, int64_t now_ns,
+                     int64_t *ranks_ns, int64_t *keys_ns)
 {
     /* Entries of a rank from `passed` on have been passed: the walk ends. */
-    int64_t *passed = malloc(sizeof *passed * (size_t)(n_ranks + 1));
+    int64_t *passed = malloc(sizeof *passed * (size_t)(of->n_ranks + 1));
     if (passed == NULL)
         return -1;
-    for (int64_t i = 0; i < n_ranks; i++)
+    for (int64_t i = 0; i < of->n_ranks; i++)
         passed[i] = path->n;
     for (;;) {
-        int64_t i = place_of(ranks, n_ranks, rank);
-        if (i == n_ranks || ranks[i] != rank)
+        int64_t i = place_of(of->ranks, of->n_ranks, rank);
+        if (i == of->n_ranks || of->ranks[i] != rank)
             break;
         int64_t low = place_of(path->rank, path->n, rank), high = place_after(path->rank, path->n, rank);
         int64_t ended = place_after(path->end + low, high - low, now_ns);
         int64_t place = smaller_of(low + ended, passed[i]) - 1;
-        if (place < low || path->end[place] <= begins_ns[i]) {
-            ranks_ns[i] += larger_of(now_ns - begins_ns[i], 0);
+        if (place < low || path->end[place] <= of->begins_ns[i]) {
+            ranks_ns[i] += larger_of(now_ns - of->begins_ns[i], 0);
             break;
         }
         passed[i] = place;
@@ -87,13 +116,20 @@ API void path_find_inside(int64_t n, const int64_t *rank, const int64_t *time_ns
 }
 
 /* The rounds whose anchor lies in the stretch: their transfer times by key, in order; how many they are, and bytes. */
-API void path_sum_transfers(const struct path *path, int64_t n_ranks, const int64_t *ranks, const int64_t *begins_ns,
-                            const int64_t *ends_ns, double *total_ns, int64_t *n_rounds, int64_t *size_bytes)
+static void sum_transfers(const struct path *path, const struct stretch *of, double *total_ns, int64_t *n_rounds,
+                          int64_t *size_bytes)
 {
+    int64_t first_ns = INT64_MAX, last_ns = INT64_MIN;
+    for (int64_t i = 0; i < of->n_ranks; i++) {
+        first_ns = smaller_of(first_ns, of->begins_ns[i]);
+        last_ns = larger_of(last_ns, of->ends_ns[i]);
+    }
     uint64_t size = 0;
     int64_t n_inside = 0;
     for (int64_t i = 0; i < path->n_rounds; i++) {
-        if (!is_inside(path->anchor_rank[i], path->anchor[i], n_ranks, ranks, begins_ns, ends_ns))
+        if (path->anchor[i] <= first_ns || path->anchor[i] > last_ns) /* of another iteration, as most of them */
+            continue;
+        if (!is_inside(path->anchor_rank[i], path->anchor[i], of->n_ranks, of->ranks, of->begins_ns, of->ends_ns))
             continue;
         total_ns[path->round_key[i]] += (double)path->transfer_ns[i];
         size += (uint64_t)path->size_bytes[i];
@@ -101,4 +137,20 @@ API void path_sum_transfers(const struct path *path, int64_t n_ranks, const int6
     }
     *n_rounds = n_inside;
     *size_bytes = (int64_t)size;
+}
+
+/* All that is asked of an iteration that ended last on `rank`, at `now_ns`.
+ *
+ * `of_ranks` has room for three numbers of each: its own time, the most it may be, and what it is charged with; `of_keys`
+ * for one of each key, and for how many rounds there were and how many bytes they moved.
+ *
+ * Returns 0, or -1 where there is no memory. */
+API int path_measure(const struct path *path, int64_t n_ranks, const int64_t *ranks, const int64_t *begins_ns,
+                     const int64_t *ends_ns, int64_t rank, int64_t now_ns, int64_t *of_ranks, int64_t *of_keys,
+                     double *transfers_ns)
+{
+    const struct stretch of = {n_ranks, ranks, begins_ns, ends_ns};
+    measure_own(path, &of, of_ranks, of_ranks + n_ranks);
+    sum_transfers(path, &of, transfers_ns, of_keys + path->n_keys, of_keys + path->n_keys + 1);
+    return walk_back(path, &of, rank, now_ns, of_ranks + 2 * n_ranks, of_keys);
 }

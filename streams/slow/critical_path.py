@@ -115,46 +115,35 @@ class Transfers:
 
 
 @dataclass(frozen=True, slots=True)
-class _Calls:
-    """Calls by (rank, start), those that are lost among them, and which of them are no time of their rank's own."""
+class Measured:
+    """All that an iteration's rounds say of it."""
 
-    rank: Int64Array
-    start: Int64Array
-    end: Int64Array
-    all_sends: BoolArray
-    waited_sends: BoolArray | None  # without the sends that nobody stood still for; `None` where there are none
+    own: OwnTime
+    transfers: Transfers
+    charges: Charges
 
-    @classmethod
-    def of(
-        cls,
-        rank: Int64Array,
-        start: Int64Array,
-        end: Int64Array,
-        counts: BoolArray,
-        is_waited: BoolArray,
-        lost: Mapping[str, Int64Array],
-    ) -> _Calls:
-        """Calls that `counts` or does not, whether their rank stood still for them, and those that are lost."""
-        waited = None if is_waited.all() else counts & is_waited
-        n_lost = len(lost["lost_rank"])
-        if not n_lost:
-            return cls(rank, start, end, counts, waited)
-        rank = np.concatenate([rank, lost["lost_rank"]])
-        start = np.concatenate([start, lost["lost_start"]])
-        order = np.lexsort((start, rank))
-        counts = np.concatenate([counts, np.ones(n_lost, np.bool_)])[order]
-        if waited is not None:
-            waited = np.concatenate([waited, np.ones(n_lost, np.bool_)])[order]
-        end = np.concatenate([end, lost["lost_end"]])
-        return cls(rank[order], start[order], end[order], counts, waited)
 
-    def outside(self, stretch: Stretch, counts: BoolArray) -> Int64Array:
-        """Time of each rank that no counting call covers: one pass over all."""
-        own: Int64Array = stretch.ends_ns - stretch.begins_ns
-        path_walk.subtract_calls(
-            self.rank, self.start, self.end, counts, stretch.ranks, stretch.begins_ns, stretch.ends_ns, own
-        )
-        return own
+def _calls(
+    rank: Int64Array,
+    start: Int64Array,
+    end: Int64Array,
+    counts: BoolArray,
+    is_waited: BoolArray,
+    lost: Mapping[str, Int64Array],
+) -> path_walk.Calls:
+    """Calls that `counts` or does not, whether their rank stood still for them, and those that are lost."""
+    waited = None if is_waited.all() else counts & is_waited
+    n_lost = len(lost["lost_rank"])
+    if not n_lost:
+        return path_walk.Calls(rank, start, end, counts, waited)
+    rank = np.concatenate([rank, lost["lost_rank"]])
+    start = np.concatenate([start, lost["lost_start"]])
+    order = np.lexsort((start, rank))
+    counts = np.concatenate([counts, np.ones(n_lost, np.bool_)])[order]
+    if waited is not None:
+        waited = np.concatenate([waited, np.ones(n_lost, np.bool_)])[order]
+    end = np.concatenate([end, lost["lost_end"]])
+    return path_walk.Calls(rank[order], start[order], end[order], counts, waited)
 
 
 class RoundIndex:
@@ -183,11 +172,12 @@ class RoundIndex:
         is_pair = np.array([isinstance(key, tuple) for key in self.keys], np.bool_)
         is_free_send = index_loops.free_sends(self._rank, self._start, self._end, found.is_send[order])
         self._is_beside = index_loops.beside(self._rank, self._start, self._end, key_at, is_pair)
-        self._calls = _Calls.of(self._rank, self._start, self._end, ~self._is_beside, ~is_free_send, found.lost)
+        calls = _calls(self._rank, self._start, self._end, ~self._is_beside, ~is_free_send, found.lost)
         on_path = np.flatnonzero(~is_free_send & ~self._is_beside)
         by_end = on_path[order_by(self._rank[on_path], self._end[on_path], round_of[on_path])]
         of_round = [*(found.rounds[name] for name in index_loops.OF_ROUND), rounds.size_bytes]
-        self._path = path_walk.Path(self._rank[by_end], self._end[by_end], round_of[by_end], of_round, len(self.keys))
+        path = (self._rank[by_end], self._end[by_end], round_of[by_end])
+        self._path = path_walk.Path(calls, *path, of_round, len(self.keys))
 
     def _arranged(self) -> index_loops.Arranged:
         rounds = self._rounds
@@ -226,35 +216,29 @@ class RoundIndex:
         uncertain: BoolArray = is_pair & ~has_offset & (known.host[place[first]] != known.host[place[last]])
         return uncertain
 
-    def walk(self, stretch: Stretch) -> Charges:
-        """The charges of an iteration along its critical path."""
-        if not len(stretch.ranks):
-            return Charges({}, {})
-        if not np.array_equal(stretch.ranks, self._ranks):  # they are the same in nearly all iterations
-            self._ranks, self._ahead_ns = stretch.ranks, self._offsets.of(stretch.ranks)
-        final = int((stretch.ends_ns - self._ahead_ns).argmax())
-        ranks_ns, keys_ns = self._path.walk_back(
-            stretch.ranks[final], stretch.ends_ns[final], stretch.ranks, stretch.begins_ns
-        )
+    def measured(self, stretch: Stretch) -> Measured:
+        """What its rounds say of an iteration.
+
+        Its charges lie along its critical path. The part of its iteration that a rank spent in no call is its own work,
+        waiting left out: a rank that is only waited with keeps it when somebody else becomes slow, so that its growth
+        tells a culprit from a victim even where the path wanders. Transfers are those of all rounds that were over in
+        it, and say how much there was to do.
+        """
+        ranks = stretch.ranks
+        if not np.array_equal(ranks, self._ranks):  # they are the same in nearly all iterations
+            self._ranks, self._ahead_ns = ranks, self._offsets.of(ranks)
+        final = int((stretch.ends_ns - self._ahead_ns).argmax()) if len(ranks) else 0
+        rank, now_ns = (int(ranks[final]), int(stretch.ends_ns[final])) if len(ranks) else (-1, 0)
+        found = self._path.measure(ranks, stretch.begins_ns, stretch.ends_ns, rank, now_ns)
+        most_ns = found.own_ns if found.most_own_ns is None else found.most_own_ns
+        ranks_ns, keys_ns = found.charged_ranks_ns, found.charged_keys_ns
         charged_ranks, charged_keys = np.flatnonzero(ranks_ns), np.flatnonzero(keys_ns)
-        return Charges(
-            dict(zip(stretch.ranks[charged_ranks].tolist(), ranks_ns[charged_ranks].tolist(), strict=True)),
+        charges = Charges(
+            dict(zip(ranks[charged_ranks].tolist(), ranks_ns[charged_ranks].tolist(), strict=True)),
             {self.keys[key]: int(keys_ns[key]) for key in charged_keys.tolist()},
         )
-
-    def own_time(self, stretch: Stretch) -> OwnTime:
-        """Per rank, the part of its iteration that it spent in no call: its own work, waiting left out.
-
-        A rank that is only waited with keeps its own time when somebody else becomes slow, so its growth tells a
-        culprit from a victim even where the path wanders.
-        """
-        least = self._calls.outside(stretch, self._calls.all_sends)
-        waited = self._calls.waited_sends
-        return OwnTime(least, least if waited is None else self._calls.outside(stretch, waited))
-
-    def transfers(self, stretch: Stretch) -> Transfers:
-        """Transfer times of the rounds of an iteration, and how much there was to do in it."""
-        return Transfers(self.keys, *self._path.transfers(stretch.ranks, stretch.begins_ns, stretch.ends_ns))
+        transfers = Transfers(self.keys, found.transfers_ns, found.n_rounds, found.size_bytes)
+        return Measured(OwnTime(found.own_ns, most_ns), transfers, charges)
 
     def lost_share(self, stretch: Stretch) -> Float64Array:
         """Per rank, the share of its rows that are missing in rounds that others have reported."""

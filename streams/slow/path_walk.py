@@ -1,13 +1,13 @@
 """What one iteration asks of all rounds that are kept, in C (`native/path_walk.c`).
 
-Arrays of entries are sorted by (rank, start), or by (rank, end) for the path; ranks of a stretch ascend, `begins_ns`
-and `ends_ns` have their shape. What a loop finds it adds to the arrays that are given for it.
+Ranks of a stretch ascend, `begins_ns` and `ends_ns` have their shape.
 """
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -20,27 +20,7 @@ BoolArray = npt.NDArray[np.bool_]
 
 _NUMBER = ctypes.c_int64
 
-
-def subtract_calls(
-    rank: Int64Array,
-    start: Int64Array,
-    end: Int64Array,
-    counts: BoolArray,
-    ranks: Int64Array,
-    begins_ns: Int64Array,
-    ends_ns: Int64Array,
-    own_ns: Int64Array,
-) -> None:
-    """Take from each rank's time what its counting entries cover, each moment once."""
-    native_loops.loaded().path_subtract_calls(
-        _NUMBER(len(rank)),
-        *(address(one, np.int64) for one in (rank, start, end)),
-        address(counts, np.bool_),
-        _NUMBER(len(ranks)),
-        *(address(one, np.int64) for one in (ranks, begins_ns, ends_ns, own_ns)),
-    )
-
-
+_OF_CALL = ("call_rank", "call_start", "call_end", "reach")
 _OF_ENTRY = ("rank", "end", "round")
 _OF_ROUND = ("round_key", "last_rank", "last_start", "transfer_ns", "anchor_rank", "anchor", "size_bytes")
 
@@ -48,7 +28,54 @@ _OF_ROUND = ("round_key", "last_rank", "last_start", "transfer_ns", "anchor_rank
 class _Path(ctypes.Structure):
     """`struct path` of native/path_walk.c."""
 
-    _fields_ = (("n", _NUMBER), ("n_rounds", _NUMBER), *((name, ctypes.c_void_p) for name in (*_OF_ENTRY, *_OF_ROUND)))
+    _fields_ = (
+        *((name, _NUMBER) for name in ("n_calls", "n", "n_rounds", "n_keys")),
+        *((name, ctypes.c_void_p) for name in (*_OF_CALL, "counts", "waited", *_OF_ENTRY, *_OF_ROUND)),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """The calls of each rank, by (rank, start), all columns of shape `(n_calls,)`.
+
+    Attributes
+    ----------
+    counts
+        They are none of their rank's own time.
+    waited
+        The same, of those alone that their rank stood still for; `None` where that is all of them.
+
+    """
+
+    rank: Int64Array
+    start: Int64Array
+    end: Int64Array
+    counts: BoolArray
+    waited: BoolArray | None
+
+
+@dataclass(frozen=True, slots=True)
+class OfIteration:
+    """What is found of one iteration, in nanoseconds: of each of its ranks, and of each key.
+
+    Attributes
+    ----------
+    own_ns, most_own_ns
+        In no call that counts, and in none that was waited for; `None` where that is the same.
+    charged_ranks_ns, charged_keys_ns
+        What lies on its critical path.
+    transfers_ns
+        Of all its rounds; `n_rounds` and `size_bytes` are how many they are and what they have moved.
+
+    """
+
+    own_ns: Int64Array
+    most_own_ns: Int64Array | None
+    charged_ranks_ns: Int64Array
+    charged_keys_ns: Int64Array
+    transfers_ns: npt.NDArray[np.float64]
+    n_rounds: int
+    size_bytes: int
 
 
 class Path:
@@ -56,8 +83,10 @@ class Path:
 
     Parameters
     ----------
+    calls
+        Of each rank.
     rank, end, round_of
-        Entries by (rank, end), and the number of each one's round.
+        Those that a walk goes back over, by (rank, end), and the number of each one's round.
     of_round
         Of each round its key, who came last to it and when, how long the transfer took from there, a rank and a time
         of its own that say when it was, and how many bytes it has moved.
@@ -72,51 +101,67 @@ class Path:
     """
 
     def __init__(
-        self, rank: Int64Array, end: Int64Array, round_of: Int64Array, of_round: Sequence[Int64Array], n_keys: int
+        self,
+        calls: Calls,
+        rank: Int64Array,
+        end: Int64Array,
+        round_of: Int64Array,
+        of_round: Sequence[Int64Array],
+        n_keys: int,
     ) -> None:
         if len(of_round) != len(_OF_ROUND):
             raise ValueError(f"a path has {len(of_round)} columns of rounds, not {len(_OF_ROUND)}")
         round_key = of_round[0]
-        for columns in ((rank, end, round_of), of_round):
+        of_call = (calls.rank, calls.start, calls.end, calls.counts, *(() if calls.waited is None else (calls.waited,)))
+        for columns in (of_call, (rank, end, round_of), of_round):
             if len({len(column) for column in columns}) > 1:
                 raise ValueError(f"columns of a path have the lengths {[len(column) for column in columns]}")
         for name, numbers, n in (("round", round_of, len(round_key)), ("key", round_key, n_keys)):
             if len(numbers) and not (numbers.min() >= 0 and numbers.max() < n):
                 raise ValueError(f"a path has a {name} outside 0..{n - 1}")
         self._n_keys = n_keys
-        self._kept = (rank, end, round_of, *of_round)
-        self._path = _Path(len(rank), len(round_key), *(pointer(one, np.int64) for one in self._kept))
+        self._has_sends = calls.waited is not None
+        reach = np.empty(len(calls.rank), np.int64)
+        native_loops.loaded().path_reach(
+            _NUMBER(len(reach)), *(address(one, np.int64) for one in (calls.rank, calls.end, reach))
+        )
+        self._kept = (calls, reach, rank, end, round_of, *of_round)
+        self._path = _Path(
+            len(calls.rank),
+            len(rank),
+            len(round_key),
+            n_keys,
+            *(pointer(one, np.int64) for one in (calls.rank, calls.start, calls.end, reach)),
+            pointer(calls.counts, np.bool_),
+            None if calls.waited is None else pointer(calls.waited, np.bool_),
+            *(pointer(one, np.int64) for one in (rank, end, round_of, *of_round)),
+        )
 
-    def walk_back(
-        self, rank: int, now_ns: int, ranks: Int64Array, begins_ns: Int64Array
-    ) -> tuple[Int64Array, Int64Array]:
-        """What an iteration that ends at `now_ns` on `rank` is charged to: of each of `ranks`, and of each key."""
-        ranks_ns, keys_ns = np.zeros(len(ranks), np.int64), np.zeros(self._n_keys, np.int64)
-        failed = native_loops.loaded().path_walk_back(
+    def measure(
+        self, ranks: Int64Array, begins_ns: Int64Array, ends_ns: Int64Array, rank: int, now_ns: int
+    ) -> OfIteration:
+        """What there is to say of an iteration that ended last on `rank`, at `now_ns`."""
+        n_ranks, n_keys = len(ranks), self._n_keys
+        of_ranks, of_keys = np.zeros((3, n_ranks), np.int64), np.zeros(n_keys + 2, np.int64)
+        transfers_ns = np.zeros(n_keys)
+        failed = native_loops.loaded().path_measure(
+            ctypes.byref(self._path),
+            _NUMBER(n_ranks),
+            address(ranks, np.int64),
+            address(begins_ns, np.int64),
+            address(ends_ns, np.int64),
             _NUMBER(rank),
             _NUMBER(now_ns),
-            ctypes.byref(self._path),
-            _NUMBER(len(ranks)),
-            *(address(one, np.int64) for one in (ranks, begins_ns, ranks_ns, keys_ns)),
+            address(of_ranks, np.int64),
+            address(of_keys, np.int64),
+            address(transfers_ns, np.float64),
         )
         if failed:
-            raise MemoryError(f"no memory for the walk over {len(ranks)} ranks")
-        return ranks_ns, keys_ns
-
-    def transfers(
-        self, ranks: Int64Array, begins_ns: Int64Array, ends_ns: Int64Array
-    ) -> tuple[npt.NDArray[np.float64], int, int]:
-        """Of the rounds in a stretch the transfer times by key, in nanoseconds, their number and their bytes."""
-        total_ns, n_rounds, size_bytes = np.zeros(self._n_keys), _NUMBER(), _NUMBER()
-        native_loops.loaded().path_sum_transfers(
-            ctypes.byref(self._path),
-            _NUMBER(len(ranks)),
-            *(address(one, np.int64) for one in (ranks, begins_ns, ends_ns)),
-            address(total_ns, np.float64),
-            ctypes.byref(n_rounds),
-            ctypes.byref(size_bytes),
-        )
-        return total_ns, n_rounds.value, size_bytes.value
+            raise MemoryError(f"no memory for the walk over {n_ranks} ranks")
+        own_ns, most_own_ns, charged_ns = of_ranks
+        *_, n_rounds, size_bytes = of_keys.tolist()
+        most = most_own_ns if self._has_sends else None
+        return OfIteration(own_ns, most, charged_ns, of_keys[:n_keys], transfers_ns, n_rounds, size_bytes)
 
 
 def find_inside(

@@ -185,13 +185,14 @@ class SlowWatch(Watch):
         if not np.array_equal(stretch.ranks, self._ranks):
             self._ranks = stretch.ranks
         index = indexed.index
-        own, transfers = index.own_time(stretch), index.transfers(stretch)
+        measured = index.measured(stretch)
+        own, transfers = measured.own, measured.transfers
         # Lost calls or markers make several iterations one sample: what is kept is for one iteration.
         n_steps = max(sample.step - previous.step, 1)
         transfer_ns = np.zeros(len(self._numbers), np.float32)
         transfer_ns[indexed.numbers] = transfers.total_ns / n_steps
         lost = index.lost_share(stretch)
-        charges = index.walk(stretch) if index.sees_transfers else Charges({}, {})
+        charges = measured.charges if index.sees_transfers else Charges({}, {})
         least = (own.least / n_steps).astype(np.float32)
         return IterationRecord(
             step=sample.step,

@@ -152,6 +152,41 @@ def test_calls_run_beside_the_work_where_most_of_their_communicator_contain_othe
     assert index_loops.beside(rank, start, end, key, is_pair).tolist() == expected
 
 
+def calls_of(calls: list[tuple[int, int, int, int, bool]], waited: bool = False) -> path_walk.Calls:
+    """All of them count but those of the last key; of those that are sends nobody waits for any."""
+    rank, start, end, key, is_send = sorted_calls(calls)
+    counts = key < 3
+    return path_walk.Calls(rank, start, end, counts, counts & ~is_send if waited else None)
+
+
+def left(calls: path_walk.Calls, counts: Any, rank: int, begin: int, end: int) -> int:
+    """The moments of a rank's iteration that no call covers which ended in it, one by one."""
+    mine = [
+        (calls.start[i], calls.end[i])
+        for i in range(len(calls.rank))
+        if calls.rank[i] == rank and counts[i] and begin < calls.end[i] <= end
+    ]
+    return sum(not any(first <= at < last for first, last in mine) for at in range(begin, end, 1_000)) * 1_000
+
+
+@given(CALLS, st.sets(st.integers(0, 3)), st.integers(0, 70), st.integers(0, 40), st.booleans())
+def test_a_rank_s_own_time_is_what_no_call_covers_that_ended_in_its_iteration(
+    made: list[tuple[int, int, int, int, bool]], of_ranks: set[int], begin: int, lasts: int, has_sends: bool
+) -> None:
+    calls = calls_of(made, waited=has_sends)
+    ranks = column(sorted(of_ranks))
+    begins, ends = (ranks + begin) * 1_000, (ranks + begin + lasts) * 1_000
+    nothing = np.zeros(0, np.int64)
+    found = path_walk.Path(calls, nothing, nothing, nothing, [nothing] * 7, 0).measure(ranks, begins, ends, -1, 0)
+    spans = list(zip(ranks.tolist(), begins.tolist(), ends.tolist(), strict=True))
+    assert found.own_ns.tolist() == [left(calls, calls.counts, *span) for span in spans]
+    if calls.waited is None:
+        assert found.most_own_ns is None
+    else:
+        assert found.most_own_ns is not None
+        assert found.most_own_ns.tolist() == [left(calls, calls.waited, *span) for span in spans]
+
+
 @given(
     st.lists(st.tuples(st.integers(-1, 8), st.integers(0, 30), st.integers(0, 2), st.integers(0, 9)), max_size=20),
     st.sets(st.integers(0, 7)),
@@ -163,12 +198,13 @@ def test_transfers_of_a_stretch_are_those_of_the_rounds_that_ended_in_it(
     begins, ends = ranks + 5, ranks + 15
     anchor_rank, anchor, key, took = (column([one[at] for one in rounds]) for at in range(4))
     nothing = np.zeros(0, np.int64)
-    path = path_walk.Path(nothing, nothing, nothing, [key, key, key, took, anchor_rank, anchor, took + 1], 3)
+    of_round = [key, key, key, took, anchor_rank, anchor, took + 1]
+    path = path_walk.Path(calls_of([]), nothing, nothing, nothing, of_round, 3)
     inside = [rank in of_ranks and rank + 5 < at <= rank + 15 for rank, at, _, _ in rounds]
-    total, n_rounds, size_bytes = path.transfers(ranks, begins, ends)
+    found = path.measure(ranks, begins, ends, -1, 0)
     chosen = [one for one, is_inside in zip(rounds, inside, strict=True) if is_inside]
-    assert total.tolist() == [sum(one[3] for one in chosen if one[2] == number) for number in range(3)]
-    assert (n_rounds, size_bytes) == (len(chosen), sum(one[3] + 1 for one in chosen))
+    assert found.transfers_ns.tolist() == [sum(one[3] for one in chosen if one[2] == number) for number in range(3)]
+    assert (found.n_rounds, found.size_bytes) == (len(chosen), sum(one[3] + 1 for one in chosen))
     assert path_walk.find_inside(anchor_rank, anchor, ranks, begins, ends).tolist() == inside
 
 
@@ -192,6 +228,6 @@ def test_what_contradicts_itself_is_refused() -> None:
         index_loops.beside(one, one, one, one, no)
     for round_of, key in ((one, one), (0 * one, 3 * one), (-one, one), (0 * one, -one)):
         with pytest.raises(ValueError, match="outside"):
-            path_walk.Path(one, one, round_of, [key] * 7, 3)
+            path_walk.Path(calls_of([]), one, one, round_of, [key] * 7, 3)
     with pytest.raises(ValueError, match="lengths"):
-        path_walk.Path(one, one, 0 * one, [one, cells, one, one, one, one, one], 3)
+        path_walk.Path(calls_of([]), one, one, 0 * one, [one, cells, one, one, one, one, one], 3)
