@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from bisect import bisect_left, insort
 from collections import deque
 from itertools import chain, compress
 from typing import Any
@@ -26,8 +27,8 @@ from streams.rounds.round_columns import RoundColumns
 from streams.rounds.round_table import RoundTable
 from streams.watching.moment import Iteration
 
-_DERIVED = ("_last_ns", "_columns", "_n_in_columns")
-"""What follows from its rounds."""
+_DERIVED = ("_last_ns", "_columns", "_n_in_columns", "_ascending_s")
+"""What follows from its rounds and its step times."""
 
 
 class JobIterations:
@@ -53,6 +54,7 @@ class JobIterations:
         self._n_in_columns = 0
         self._rounds_before: list[Rounds | DigestedPairs] = []  # and those from which these were left when it began
         self._step_times_s: deque[float] = deque(maxlen=PACE_ITERATIONS)
+        self._ascending_s: list[float] = []  # the same, for their median is asked for at each of them
         self._recurring: RecurringIterations | None = None  # while no optimizer step is seen
         self._recurring_locks = 0
         self._recurring_since_ns = 0
@@ -67,6 +69,7 @@ class JobIterations:
         self.__dict__.update(state)
         self._columns, self._n_in_columns = RoundColumns.of([]), 0
         self._last_ns = [rounds.time_ns for rounds in self._rounds]
+        self._ascending_s = sorted(self._step_times_s)
 
     @property
     def recurring_s(self) -> float:
@@ -87,7 +90,10 @@ class JobIterations:
     @property
     def step_time_s(self) -> float:
         """Median of the last ones; 0 before the first."""
-        return statistics.median(self._step_times_s) if self._step_times_s else 0.0
+        ascending_s, middle = self._ascending_s, len(self._ascending_s) // 2
+        if len(ascending_s) % 2:
+            return ascending_s[middle]
+        return (ascending_s[middle - 1] + ascending_s[middle]) / 2 if ascending_s else 0.0
 
     @property
     def finished_ns(self) -> int:
@@ -126,6 +132,7 @@ class JobIterations:
             return None
         self._previous = self._before_previous = None
         self._step_times_s.clear()
+        self._ascending_s.clear()
         self._unmarked_s.clear()
         return at
 
@@ -153,7 +160,10 @@ class JobIterations:
         is_planned = sample.planned and self._planned_count <= MAX_PLANNED_SHARE * self.count
         if is_planned or was_hung:
             return None  # a pause that is accounted for elsewhere says nothing about the level
+        if len(self._step_times_s) == PACE_ITERATIONS:
+            del self._ascending_s[bisect_left(self._ascending_s, self._step_times_s[0])]
         self._step_times_s.append(sample.step_time_s)
+        insort(self._ascending_s, sample.step_time_s)
         return Iteration(previous, sample, self._in_columns(min(previous.ends_ns)))
 
     def _in_columns(self, since_ns: int) -> RoundColumns:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import pickle
+import statistics
+from dataclasses import replace
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pacehound.model.events import Finding, Incident, Instant, IterationSample
 from pacehound.settings import Settings
 from simulator.job import JobSpec, simulate
 from streams.job.iterations import JobIterations
-from streams.job.thresholds import RECURRED_OFTEN
+from streams.job.thresholds import PACE_ITERATIONS, RECURRED_OFTEN
 from streams.pipeline import Pipeline
 from tests.fakes.events import SECOND_NS, START_NS, topology
 from tests.fakes.evidence_words import words_of
@@ -22,6 +28,24 @@ def recurring(number: int) -> IterationSample:
         job="j", attempt=0, time_ns=now_ns, communicator="w", step=number, ranks=(0, 1), ends_ns=(now_ns, now_ns),
         step_time_s=STEP_S, boundary="period",
     )  # fmt: skip
+
+
+@given(st.lists(st.integers(1, 50), min_size=1), st.integers(0, 2 * PACE_ITERATIONS), st.booleans())
+def test_the_pace_is_the_median_of_the_last_iterations(drawn: list[int], n_more: int, is_taken_over: bool) -> None:
+    times_s = [0.01 * (drawn[at % len(drawn)] + at % 7) for at in range(len(drawn) + n_more)]
+    iterations = JobIterations()
+    iterations.on_world(topology())
+    iterations.add(recurring(0), was_hung=False)
+    for number, step_time_s in enumerate(times_s, 1):
+        iterations.add(replace(recurring(number), step_time_s=step_time_s), was_hung=False)
+    if is_taken_over:
+        iterations = pickle.loads(pickle.dumps(iterations))
+    assert iterations.step_time_s == statistics.median(times_s[-PACE_ITERATIONS:])
+    iterations.are_marked()
+    iterations.on_world(topology())
+    iterations._recurring_locks = -1
+    assert iterations.replaces(recurring(len(times_s) + 1)) is not None, "what was followed was something else"
+    assert iterations.step_time_s == 0.0
 
 
 def unmarked(n: int) -> JobIterations:
