@@ -20,6 +20,7 @@ from __future__ import annotations
 import atexit
 import functools
 import threading
+import time
 import weakref
 from collections import deque
 from collections.abc import Callable
@@ -46,6 +47,9 @@ from pacehound.instrument.torch_marks import place_of
 
 MOST_WAITING = 4
 """Recorded steps that the device has not ended; while there are so many, no other step is recorded."""
+SELDOM_NS = 4_000_000_000
+"""Stretches of steps whose beginnings lie closer are more than anybody looks at: telling of one, pricing it and storing
+it takes 15 ms of a processor, 3 % of it where steps take 2 ms (docs/benchmarks.md)."""
 _LOOKS_AT_A_STEP = 512  # at instants of a step that waits, at each hook of an optimizer
 
 _left_to_the_parent: list[Any] = []  # a child that let go of events of CUDA would destroy them
@@ -63,7 +67,10 @@ class StepOperations:
     device_clock
         Gives the clock of a CUDA device.
     is_asked
-        Somebody wants it: steps on a GPU are recorded too, and what cannot be is noted. Errors of ours are in any case.
+        Somebody wants it: steps on a GPU are recorded too, what cannot be is noted, and short steps are recorded as
+        often as long ones. Errors of ours are noted in any case.
+    now_ns
+        A clock that goes on evenly.
 
     """
 
@@ -75,8 +82,10 @@ class StepOperations:
         *,
         in_a_row: int = 1,
         is_asked: bool = True,
+        now_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         self._recorder = recorder
+        self._now_ns = now_ns
         self._every = every
         self._in_a_row = in_a_row
         self._is_asked = is_asked
@@ -85,6 +94,8 @@ class StepOperations:
         self._waiting: deque[RecordedStep] = deque()
         self._noted: set[str] = set()
         self._step = 0
+        self._is_in_due_stretch = False
+        self._due_ns: int | None = None  # when a stretch was due last, whether it was recorded or not
         self._optimizer: weakref.ref[Any] | None = None
         self._is_refused = False
         self._thread = 0
@@ -334,8 +345,27 @@ class StepOperations:
             self._fail("the end of a step", error)
 
     def _is_due(self) -> bool:
-        stretch = self._step // self._in_a_row
-        return stretch > 0 and stretch % self._every == 0
+        """Whether the next step is to be recorded: one stretch of steps in `every`, of short ones one in 2, 4, … times
+        as many.
+
+        Each rank sees for itself how long steps take. Ranks that see it differently still share every stretch of
+        whoever records fewest, and a stretch that not all have recorded is none for the streams.
+        """
+        stretch, at = divmod(self._step, self._in_a_row)
+        if self._due_ns is None:
+            self._due_ns = self._now_ns()
+        if at == 0:
+            due, left = divmod(stretch, self._every)
+            self._is_in_due_stretch = left == 0 and due % self._one_in() == 0
+        return self._is_in_due_stretch
+
+    def _one_in(self) -> int:
+        """Of the stretches that are due; asked at the beginning of each."""
+        before_ns, self._due_ns = self._due_ns or 0, self._now_ns()
+        one_in = 1
+        while not self._is_asked and one_in * max(self._due_ns - before_ns, 1) < SELDOM_NS:
+            one_in *= 2
+        return one_in
 
     def _ends_steps(self, optimizer: Any) -> bool:
         """The first optimizer of a process that makes a step ends all of its steps."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import namedtuple
 from types import SimpleNamespace
 
@@ -23,9 +24,9 @@ class Optimizer:
 class Script:
     """A process with our functions in place of torch's."""
 
-    def __init__(self, every=2, optimizer=None, in_a_row=1):
+    def __init__(self, every=2, optimizer=None, in_a_row=1, is_asked=True, now_ns=time.monotonic_ns):
         self.recorder = StepRecorder()
-        self.operations = StepOperations(self.recorder, every, in_a_row=in_a_row)
+        self.operations = StepOperations(self.recorder, every, in_a_row=in_a_row, is_asked=is_asked, now_ns=now_ns)
         self.optimizer = optimizer or Optimizer()
         self.before, self.after = optimizer_hooks(self.operations)
         self.autograd = SimpleNamespace(backward=lambda *tensors: "gradients")
@@ -60,6 +61,30 @@ def test_one_step_in_so_many_is_recorded_and_never_the_first():
         assert script.autograd.backward("loss") == "gradients"
         script.step()
     assert {row[0] for row in script.seen()} == {2, 4}
+
+
+def recorded(step_s, *, is_asked, steps=200):
+    """Which of a job's steps are recorded, five stretches of two each ten steps being due."""
+    now_ns = iter(range(0, 10**15, round(step_s * 1e9) * 10))  # it is asked once in ten steps
+    script = Script(every=5, in_a_row=2, is_asked=is_asked, now_ns=now_ns.__next__)
+    for _ in range(steps):
+        script.autograd.backward("loss")
+        script.step()
+    return sorted({row[0] for row in script.seen()})
+
+
+def test_of_short_steps_a_stretch_in_some_seconds_is_recorded_of_those_that_longer_steps_record():
+    long = recorded(1.0, is_asked=False)
+    assert long == [step for step in range(10, 200) if step % 10 in (0, 1)]
+    shorter = recorded(0.15, is_asked=False)  # ten take 1.5 s: one stretch in four is behind six seconds
+    assert shorter == [step for step in range(10, 200) if step % 40 in (0, 1)]
+    shortest = recorded(0.05, is_asked=False)
+    assert shortest == [step for step in range(10, 200) if step % 80 in (0, 1)]
+    assert set(shortest) < set(shorter) < set(long), "what one rank leaves out is what another leaves out, too"
+
+
+def test_whoever_asks_for_so_many_steps_has_them_of_short_steps_too():
+    assert recorded(0.001, is_asked=True) == recorded(1.0, is_asked=False)
 
 
 def test_without_a_pipeline_each_backward_pass_ends_a_micro_batch():
