@@ -73,9 +73,9 @@ _SETTLE_POLL_S = 0.02
 _AGAIN_WITHIN_S = 30.0
 # While the store fails every sender is turned away, and its backlog grows: agents ask as often.
 _STORE_RETRY_S = 5.0
-# What stands in the journal, and iterations, of which nobody is answered, is written once in so long; an insert takes
-# 4 to 10 ms however few rows it has.
-_LATE_S = 30.0
+# What stands in the journal, what the next head concludes from it once more (findings and prices), and iterations is
+# written once in so long: nobody is answered for it, and an insert takes 4 to 10 ms however few rows it has.
+_LATE_S = 60.0
 _LATE_MAX_BYTES = 16 * 1024 * 1024
 _WRITTEN_WITHIN_S = 0.5
 _AT_ONCE = 2048
@@ -167,8 +167,8 @@ class Head:
         how = {"max_messages": _AT_ONCE, "linger_s": 0.3, "longest_retry_s": _STORE_RETRY_S, "poll_s": 1.0}
         late: tuple[Topic, ...] = ()
         if parts.late_writer is not None:
-            journal = KEPT if self._keeper is not None else frozenset()
-            late = tuple(topic for topic in STORED if topic is topics.ITERATIONS or topic.name in journal)
+            again = {*KEPT, topics.FINDINGS.name} if self._keeper is not None else set()
+            late = tuple(topic for topic in STORED if topic is topics.ITERATIONS or topic.name in again)
         self._store = self._loop("store", tuple(topic for topic in STORED if topic not in late), parts.writer, **how)
         how |= {"linger_s": _LATE_S, "linger_below": how["max_messages"]}
         self._late = self._loop("late store", late, parts.late_writer, **how) if parts.late_writer is not None else None
@@ -551,6 +551,7 @@ class Head:
     def _tell_history(self, job: str, attempt: int) -> None:
         """What was before stands in the log soon after the first word of an attempt, before any iteration."""
         try:
+            self._write_late()  # of the run that has just ended
             runs = tuple(self.parts.store.earlier_runs(job, attempt)) if attempt > 0 else ()
             usual = tuple(self.parts.store.usual_rounds())
             if (runs or usual) and not self._is_stopping:
