@@ -194,9 +194,8 @@ def make_desk(
         leases.take(job)
         try:
             await response.write(b".")
-            # The answer never ends: the lease lasts until the other side is gone, however it went.
-            while request.transport is not None and not request.transport.is_closing():
-                await asyncio.sleep(0.25)
+            # The answer never ends: it is cancelled when the other side is gone, however it went (`serve`).
+            await asyncio.Event().wait()
         except (ConnectionError, asyncio.CancelledError):
             pass
         finally:

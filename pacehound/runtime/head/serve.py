@@ -128,6 +128,7 @@ async def serve(
         make_desk(head=head, leases=leases, telemetry=telemetry, info=info, shut_down=ending.set),
         access_log=None,
         shutdown_timeout=0.5,
+        handler_cancellation=True,  # whoever has gone holds no lease, and waits for no answer
     )
     await queries.setup()
     await web.SockSite(queries, commands).start()
