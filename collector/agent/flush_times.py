@@ -3,6 +3,9 @@
 There a flush in between says nothing but the time. It costs those who read it nearly as much as one that tells of an
 iteration, and at ten seconds an iteration there would be nine of them (docs/adr/0030-digests.md). So there are fewer,
 and as long as iterations take no longer than others did no flush says how far ranks are.
+
+A job that is told of call by call has half as many flushes while its iterations are short and take what they took:
+each costs the agent and the head beside it more than the calls in it (docs/benchmarks.md, the small end).
 """
 
 from __future__ import annotations
@@ -18,6 +21,14 @@ USUAL_OF = 8
 OVERDUE_FACTOR = 1.5
 """Times the longest of them: from then on it is told how far each rank is (chosen: nothing is called a hang before ten,
 `streams/hang/thresholds.py`)."""
+
+EVEN_FACTOR = 1.5
+"""Times what iterations took in the shortest of the last `USUAL_OF` looks, in the longest: they take what they took
+(chosen: what grows by less is found from dozens of iterations, where a second does not count)."""
+
+EVEN_FLUSHES = 2
+"""Times `flush_s` between two flushes then (chosen: what has happened is told within two seconds, half of what a host
+that is silent has)."""
 
 QUIET_FACTOR = 1.0
 """Times `lateness_s` between two heartbeats (chosen: an exit in the middle of an iteration is heard of when all hosts
@@ -55,6 +66,17 @@ class FlushTimes:
     [False, True]
     >>> times.is_due(36 * 10**8, tells_iterations=True)
     True
+    >>> even = FlushTimes(StreamSettings(), guard_ns=10**8, unix_ns=0)
+    >>> for second in range(10):  # ten iterations in each
+    ...     even.note_iterations(10 * second, second * 10**9)
+    >>> even.flushed(9 * 10**9, 1.0)
+    >>> even.note_iterations(100, 10**10), even.is_due(10**10, tells_iterations=False)
+    (None, False)
+    >>> even.note_iterations(106, 11 * 10**9), even.is_due(11 * 10**9, tells_iterations=False)
+    (None, True)
+    >>> even.flushed(11 * 10**9, 1.0)
+    >>> even.is_due(12 * 10**9, tells_iterations=False)  # they took longer in the last second
+    True
     >>> times.note_iterations(2, 103 * 10**8)  # ten seconds
     >>> times.is_usual(110 * 10**8)  # nobody knew, and that they go on is told first
     False
@@ -72,7 +94,8 @@ class FlushTimes:
         self.quiet_ns = round(QUIET_FACTOR * stream.lateness_s * 1e9)
         self._tick_ns = round(stream.tick_s * 1e9)
         self._guard_ns, self._unix_ns = guard_ns, unix_ns
-        self._next_ns = self._latest_ns = 0
+        self._next_ns = self._even_ns = self._latest_ns = 0
+        self._flushed_ns = 0
         self._n_told = 0
         self._n_over = 0
         self._told_from_ns = 0  # when the first one that is not told is to be told
@@ -101,9 +124,11 @@ class FlushTimes:
         """Whether to flush now."""
         if now_ns < self._next_ns:
             return False
-        if not tells_iterations or now_ns >= self._latest_ns:
-            return True
-        return self._has_news(now_ns) or (self._is_overdue(now_ns) and not self._was_overdue)
+        if not tells_iterations:
+            return now_ns >= self._even_ns or not self._is_even(now_ns)
+        return (
+            now_ns >= self._latest_ns or self._has_news(now_ns) or (self._is_overdue(now_ns) and not self._was_overdue)
+        )
 
     def is_usual(self, now_ns: int) -> bool:
         """No iteration takes longer than others did, or has and was not told to be over: nothing follows from where
@@ -112,16 +137,18 @@ class FlushTimes:
         return not (self._was_overdue or self._is_overdue(now_ns))
 
     def until_next_ns(self, now_ns: int) -> int:
-        """So long nothing is due."""
-        return max(self._next_ns - now_ns, 0)
+        """So long nothing is due, unless what is seen until then changes that."""
+        return max((self._next_ns if now_ns < self._next_ns else self._even_ns) - now_ns, 0)
 
     def flushed(self, now_ns: int, flush_s: float) -> None:
         """That has just happened; the next one follows in `flush_s` at the earliest."""
+        self._flushed_ns = now_ns
         self._was_overdue = self._is_overdue(now_ns)
         if self._has_news(now_ns):
             self._n_told = self._n_over
         self._next_ns = now_ns + round(flush_s * 1e9)
         self._latest_ns = now_ns + round(max(flush_s, self._longest_s) * 1e9)
+        self._even_ns = min(now_ns + EVEN_FLUSHES * round(flush_s * 1e9), self._latest_ns)
 
     def may_be_quiet(self, now_ns: int) -> None:
         """It has just been said that nothing may be said for `quiet_ns`."""
@@ -129,6 +156,13 @@ class FlushTimes:
 
     def _is_overdue(self, now_ns: int) -> bool:
         return not self._lasted_ns or now_ns - self._last_over_ns > OVERDUE_FACTOR * max(self._lasted_ns)
+
+    def _is_even(self, now_ns: int) -> bool:
+        """Iterations are shorter than a flush and take what they took, as far as looks have seen them end."""
+        lasted_ns = self._lasted_ns
+        longest_ns = max(lasted_ns, default=0)
+        is_short = len(lasted_ns) == USUAL_OF and longest_ns <= self._next_ns - self._flushed_ns
+        return is_short and longest_ns <= EVEN_FACTOR * min(lasted_ns) and not self._is_overdue(now_ns)
 
     def _has_news(self, now_ns: int) -> bool:
         return self._n_over > self._n_told and now_ns >= self._told_from_ns

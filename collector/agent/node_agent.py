@@ -247,10 +247,8 @@ class Agent:
         self._settle(now_ns, promise_ns=now_ns - GUARD_NS, closed_why="", is_usual=is_usual and not has_news)
 
     def _is_due(self, now_ns: int) -> bool:
-        tells_iterations = self.assembler.tells_iterations
-        if tells_iterations:
-            self._flush_times.note_iterations(self._seen_so_far.ended_iterations, now_ns)
-        return self._flush_times.is_due(now_ns, tells_iterations=tells_iterations)
+        self._flush_times.note_iterations(self._seen_so_far.ended_iterations, now_ns)
+        return self._flush_times.is_due(now_ns, tells_iterations=self.assembler.tells_iterations)
 
     def close(self, now_ns: int, why: str) -> None:
         """The job has ended: read everything, give up what is open, and say so on every stream."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import socket
 import threading
@@ -12,7 +13,11 @@ import pytest
 from collector.agent.background import ThreadTaskRunner
 from collector.agent.waker import Waker
 from pacehound.launcher.lifeline import Lifeline
+from pacehound.model.events import Progress
 from tests.fakes.agent_run import MS, AgentRun
+
+STEPS = itertools.count()
+"""Their numbers grow, and nothing else is asked of them."""
 
 
 def calls(run: AgentRun, ring, seqs: range) -> None:
@@ -55,6 +60,44 @@ def test_it_does_not_wait_where_the_ends_of_iterations_are_waited_for(tmp_path: 
     run.flush()
     run.step()
     assert run.agent.may_wait_s(run.now_ns) == 0.0
+
+
+def seconds_with_a_flush(run: AgentRun, ring, iterations_a_second: list[int]) -> list[bool]:
+    """Of a job with so many iterations in each of these seconds, at the end of which the agent looks."""
+    flushed = []
+    for n in iterations_a_second:
+        for _ in range(n):
+            ring.marker(next(STEPS), run.now_ns - 10 * MS)
+        before = len(run.receiver.of(Progress))
+        run.step(1_050)
+        run.step()  # what was sent has come
+        flushed.append(len(run.receiver.of(Progress)) > before)
+    return flushed
+
+
+def test_short_iterations_that_take_what_they_took_are_told_of_in_every_other_second(tmp_path: Path) -> None:
+    run = AgentRun(tmp_path)
+    ring = run.joined(0)
+    assert seconds_with_a_flush(run, ring, [10] * 8) == [True] * 8, "what is usual is not known yet"
+    assert seconds_with_a_flush(run, ring, [10] * 6) == [False, True] * 3
+    assert seconds_with_a_flush(run, ring, [6] + [10] * 7) == [True] * 8, "they have not taken the same of late"
+    assert seconds_with_a_flush(run, ring, [10] * 4) == [False, True] * 2
+    assert seconds_with_a_flush(run, ring, [0] * 4) == [True] * 4, "they hang, perhaps"
+
+
+def test_what_is_no_short_iteration_is_told_of_each_second(tmp_path: Path) -> None:
+    run = AgentRun(tmp_path)
+    ring = run.joined(0)
+    assert seconds_with_a_flush(run, ring, [0] * 12) == [True] * 12, "none is marked"
+    assert seconds_with_a_flush(run, ring, [0, 1] * 12) == [True] * 24, "they take two seconds"
+
+
+def test_an_agent_sleeps_over_the_flush_that_is_not_needed(tmp_path: Path) -> None:
+    run = AgentRun(tmp_path)
+    ring = run.joined(0)
+    while seconds_with_a_flush(run, ring, [10]) == [True]:
+        pass
+    assert run.agent.may_wait_s(run.now_ns) > 0.8
 
 
 def test_a_receiver_that_has_answered_wakes_whoever_sleeps() -> None:
