@@ -13,9 +13,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from pacehound.clock import SystemClock
 from pacehound.errors import InvalidInput
 from storage.address import DATABASE, ServerAddress, server_address
 from storage.embedded_handle import EmbeddedHandle
+from storage.engine_code import UnneededCode
 from storage.engine_errors import engine_errors
 from storage.migrate import migrate
 from storage.ownership import Ownership
@@ -62,6 +64,11 @@ class Store:
     server
         Where the clients are connected to; `None` for the embedded engine.
 
+    Attributes
+    ----------
+    unneeded
+        The engine's code, to be given back now and then.
+
     """
 
     def __init__(
@@ -71,6 +78,7 @@ class Store:
         self._ownership = ownership
         self._server = server
         self._readers = readers
+        self.unneeded = UnneededCode(SystemClock())
         self.query = readers.query
         self.answer = readers.answer
         migrate(self)
@@ -178,6 +186,7 @@ class Store:
         settings = {**_INSERT_SETTINGS, "insert_deduplication_token": token} if token else dict(_INSERT_SETTINGS)
         with engine_errors(f"{rows.num_rows} rows were not written to {table}", server=self._server):
             self._writer.insert_arrow(table, rows, settings=settings)
+        self.unneeded.is_used()
 
     def command(self, sql: str) -> None:
         """Run a statement that answers nothing (migrations)."""

@@ -16,7 +16,8 @@ from pacehound.clock import Clock
 logger = logging.getLogger(__name__)
 
 _AFTER_S, _EVERY_S = 10.0, 60.0
-"""The engine has started, and has taken in its first rows; what a question needed is given back within a minute."""
+"""The engine has started, or has taken in rows, and merges some of them; what a question needed is given back within a
+minute."""
 
 _MADV_DONTNEED = 4  # Linux, <asm-generic/mman-common.h>
 
@@ -60,7 +61,9 @@ def give_back_code() -> None:
 
 
 class UnneededCode:
-    """Gives it back now and then.
+    """Gives it back now and then: ten seconds behind what was written last, and each minute or so in any case.
+
+    It is a process's: any of its threads may ask.
 
     Parameters
     ----------
@@ -71,10 +74,16 @@ class UnneededCode:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
+        self._given_s = clock.monotonic_s() - _EVERY_S
         self._due_s = clock.monotonic_s() + _AFTER_S
+
+    def is_used(self) -> None:
+        """Rows are written: where that is seldom nothing of it is needed between them and the next ones."""
+        self._due_s = min(self._clock.monotonic_s(), self._given_s + _EVERY_S) + _AFTER_S
 
     def give_back_when_due(self) -> None:
         """To be called every now and then."""
-        if self._clock.monotonic_s() >= self._due_s:
-            self._due_s = self._clock.monotonic_s() + _EVERY_S
+        now_s = self._clock.monotonic_s()
+        if now_s >= self._due_s:
+            self._given_s, self._due_s = now_s, now_s + _EVERY_S
             give_back_code()

@@ -12,7 +12,6 @@ from pacehound.model.routing import Event
 from pacehound.runtime.dead_letter import dead_letter_of
 from pacehound.runtime.event_loop import EventWorker
 from storage.client import Store
-from storage.engine_code import UnneededCode
 from storage.gather import Insert, Rows
 
 
@@ -38,11 +37,10 @@ class StoreWorker(EventWorker):
         self._clock = clock
         self._rows = Rows()
         self._taken: list[tuple[Event, Message]] = []
-        self._unneeded = UnneededCode(clock)
 
     def on_turn(self) -> list[Event]:
         """Give back what the engine needs no more."""
-        self._unneeded.give_back_when_due()
+        self._store.unneeded.give_back_when_due()
         return []
 
     def on_event(self, event: Event, message: Message) -> list[Event]:
