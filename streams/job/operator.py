@@ -227,10 +227,10 @@ class JobOperator:
         released = self._merge.take_events(until_ns)
         released += self._iterations.on_rounds(arrived, CLOSED_NS if is_last else until_ns)
         events: list[StageTwoEvent] = []
-        hearing = self._watches.hearing()
+        hearing, following = self._watches.hearing(), self._watches.following()
         for event in released:
             if isinstance(event, IterationSample):
-                events += self._on_sample(event)
+                events += self._on_sample(event, following)
             else:
                 events += self._on_event(event, hearing)
         self._shape.on_rounds(arrived)  # their communicators have been heard of by now
@@ -282,7 +282,7 @@ class JobOperator:
             events += [finding, *self._incidents.on_finding(finding, event.time_ns, cost_s.get(finding.id, 0.0))]
         return events
 
-    def _on_sample(self, sample: IterationSample) -> list[StageTwoEvent]:
+    def _on_sample(self, sample: IterationSample, following: Sequence[Watch]) -> list[StageTwoEvent]:
         events: list[StageTwoEvent] = []
         if at := self._iterations.replaces(sample):
             for watch in self._watches:
@@ -296,8 +296,9 @@ class JobOperator:
         if iteration is None:
             return events
         moment = self._moment(sample.time_ns)
-        for watch in self._watches:
-            events += self._note(watch, watch.on_iteration(iteration, moment), sample.time_ns)
+        for watch in following:
+            if said := watch.on_iteration(iteration, moment):
+                events += self._note(watch, said, sample.time_ns)
         return events
 
     def _note(self, watch: Watch, said: Iterable[Said], now_ns: int) -> list[StageTwoEvent]:

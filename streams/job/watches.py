@@ -51,4 +51,11 @@ class Watches:
 
     def hearing(self) -> list[Watch]:
         """Those that hear anything at all, in the same order: a job says hundreds of things a second."""
-        return [watch for watch in self if getattr(type(watch), "hear", None) is not Watch.hear]
+        return self._that_override("hear")
+
+    def following(self) -> list[Watch]:
+        """Those that look at iterations, of which a small job has hundreds a second."""
+        return self._that_override("on_iteration")
+
+    def _that_override(self, name: str) -> list[Watch]:
+        return [watch for watch in self if getattr(type(watch), name, None) is not getattr(Watch, name)]

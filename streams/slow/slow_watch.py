@@ -214,7 +214,6 @@ class SlowWatch(Watch):
         """One finished iteration."""
         sample = iteration.sample
         record = self._measured(iteration.previous, sample, self._indexed(iteration.rounds, moment.clocks))
-        observed = self.observed(moment)
         self._records.append(record)
         if self._episode is not None:
             self._excess_s += max(0.0, record.step_time_s - self._episode.before_s)
@@ -223,6 +222,9 @@ class SlowWatch(Watch):
         )
         events: list[Said] = []
         change = self._watch.last_change
+        if change is None and not findings and self._uneven is None and self._episode is None:
+            return events  # as nearly always
+        observed = self.observed(moment)
         if change is not None:
             events.append(self._changepoint(change))
             if change.kind == "onset":
