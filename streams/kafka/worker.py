@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -284,9 +285,9 @@ class StreamsWorker:
             A result holds what cannot be written, a fault of ours; the same holds of the others.
 
         """
-        for one in followed:
-            for result in one.results:
-                self._telemetry.add(EVENTS_OUT, kind=type(result).__name__)
+        kinds = Counter(type(result).__name__ for one in followed for result in one.results)
+        for kind, n_results in kinds.items():
+            self._telemetry.add(EVENTS_OUT, n_results, kind=kind)
         bodies, refused = encoded(told(followed))
         if isinstance(state.operator, StageTwo):
             for event, body in bodies:
