@@ -27,8 +27,8 @@ EVEN_FACTOR = 1.5
 (chosen: what grows by less is found from dozens of iterations, where a second does not count)."""
 
 EVEN_FLUSHES = 2
-"""Times `flush_s` between two flushes then (chosen: what has happened is told within two seconds, half of what a host
-that is silent has)."""
+"""Times `flush_s` between two flushes then, and never more than half of `lateness_s` (chosen: nobody takes the host for
+a silent one, and what has happened is told within two seconds)."""
 
 QUIET_FACTOR = 1.0
 """Times `lateness_s` between two heartbeats (chosen: an exit in the middle of an iteration is heard of when all hosts
