@@ -31,7 +31,6 @@ from pacehound.settings import StoreSettings
 from storage.block_boundaries import BlockBoundaries
 from storage.blocks import BLOCK_BYTES, Block
 from storage.client import Store
-from storage.engine_code import UnneededCode
 from storage.gather import Gathered
 from storage.gather_ahead import GatherAhead
 from storage.held_messages import HeldMessages
@@ -135,7 +134,6 @@ class WriterService:
         self._clock = clock or SystemClock()
         self._held = HeldMessages()
         self._ahead = GatherAhead(self._clock)
-        self._unneeded = UnneededCode(self._clock)
         self._uncommitted: dict[Place, int] = {}
         self._store: Store | None = None
         self._is_paused = False
@@ -176,7 +174,8 @@ class WriterService:
         self._has_more = False
         if self._clock.monotonic_s() >= self._try_at_s:
             self._has_more = self._write_what_is_due(self._settings.flush_s)
-        self._unneeded.give_back_when_due()
+        if self._store is not None:
+            self._store.unneeded.give_back_when_due()
         self._telemetry.set(WRITER_LAG, self._consumer.lag() + len(self._held))
         self._telemetry.set(WRITER_HELD_BYTES, self._held.held_bytes)
 

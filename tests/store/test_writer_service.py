@@ -40,7 +40,7 @@ class FaultyStore:
     """The store of one writer: fails, or ends it, before or after an insert, as its plan says."""
 
     def __init__(self, store, plan=lambda: None):
-        self._store, self._plan = store, plan
+        self._store, self._plan, self.unneeded = store, plan, store.unneeded
 
     def insert(self, table, rows, token=""):
         fault = self._plan()
