@@ -95,7 +95,7 @@ class FlushTimes:
         self._tick_ns = round(stream.tick_s * 1e9)
         self._guard_ns, self._unix_ns = guard_ns, unix_ns
         self._next_ns = self._even_ns = self._latest_ns = 0
-        self._flushed_ns = 0
+        self._flush_ns = 0  # to the next one, as was said last
         self._n_told = 0
         self._n_over = 0
         self._told_from_ns = 0  # when the first one that is not told is to be told
@@ -126,9 +126,9 @@ class FlushTimes:
             return False
         if not tells_iterations:
             return now_ns >= self._even_ns or not self._is_even(now_ns)
-        return (
-            now_ns >= self._latest_ns or self._has_news(now_ns) or (self._is_overdue(now_ns) and not self._was_overdue)
-        )
+        if now_ns >= self._latest_ns:
+            return True
+        return self._has_news(now_ns) or (self._is_overdue(now_ns) and not self._was_overdue)
 
     def is_usual(self, now_ns: int) -> bool:
         """No iteration takes longer than others did, or has and was not told to be over: nothing follows from where
@@ -142,13 +142,13 @@ class FlushTimes:
 
     def flushed(self, now_ns: int, flush_s: float) -> None:
         """That has just happened; the next one follows in `flush_s` at the earliest."""
-        self._flushed_ns = now_ns
+        self._flush_ns = round(flush_s * 1e9)
         self._was_overdue = self._is_overdue(now_ns)
         if self._has_news(now_ns):
             self._n_told = self._n_over
-        self._next_ns = now_ns + round(flush_s * 1e9)
+        self._next_ns = now_ns + self._flush_ns
         self._latest_ns = now_ns + round(max(flush_s, self._longest_s) * 1e9)
-        self._even_ns = min(now_ns + EVEN_FLUSHES * round(flush_s * 1e9), self._latest_ns)
+        self._even_ns = min(now_ns + EVEN_FLUSHES * self._flush_ns, self._latest_ns)
 
     def may_be_quiet(self, now_ns: int) -> None:
         """It has just been said that nothing may be said for `quiet_ns`."""
@@ -161,7 +161,7 @@ class FlushTimes:
         """Iterations are shorter than a flush and take what they took, as far as looks have seen them end."""
         lasted_ns = self._lasted_ns
         longest_ns = max(lasted_ns, default=0)
-        is_short = len(lasted_ns) == USUAL_OF and longest_ns <= self._next_ns - self._flushed_ns
+        is_short = len(lasted_ns) == USUAL_OF and longest_ns <= self._flush_ns
         return is_short and longest_ns <= EVEN_FACTOR * min(lasted_ns) and not self._is_overdue(now_ns)
 
     def _has_news(self, now_ns: int) -> bool:
