@@ -22,8 +22,8 @@ from pacehound.runtime.head.state_file import StateFile, read_state
 logger = logging.getLogger(__name__)
 
 FIRST_S, EVERY_S = 10.0, 60.0
-"""What came within this is read again by the next head. What waits to be stored is written with it, which took 0.6 % of
-a core every half minute beside two ranks with steps of 10 ms (docs/benchmarks.md)."""
+"""What came within this is read again by the next head. What waits to be stored is written with it, ten inserts however
+few rows there are (docs/adr/0035-a-quiet-job-says-less.md)."""
 MOST_SHARE = 0.02
 """Of its time that the pipeline's thread spends on writing its state: larger ones are written seldomer."""
 LONGEST_AWAY_S = 900.0

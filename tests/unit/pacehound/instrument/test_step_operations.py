@@ -64,7 +64,7 @@ def test_one_step_in_so_many_is_recorded_and_never_the_first():
 
 
 def recorded(step_s, *, is_asked, steps=200):
-    """Which of a job's steps are recorded, five stretches of two each ten steps being due."""
+    """Which of a job's steps are recorded, two of each ten being due."""
     now_ns = iter(range(0, 10**15, round(step_s * 1e9) * 10))  # it is asked once in ten steps
     script = Script(every=5, in_a_row=2, is_asked=is_asked, now_ns=now_ns.__next__)
     for _ in range(steps):
