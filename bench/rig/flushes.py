@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 import pyarrow as pa
 
-from collector.agent.saying import in_one
+from collector.agent.host_words import HostWords
+from collector.agent.said_in_full import SaidInFull
+from collector.agent.saying import in_one, promised_ns, with_processes
 from pacehound.bus.kafka_sender import joined
 from pacehound.model import codec
 from pacehound.model.calls import CALL_SCHEMA, CallBatch
-from pacehound.model.events import HostSample, Markers, Progress, Topology
+from pacehound.model.events import HostEvidence, HostSample, HostVitals, Markers, Progress, Topology
 from pacehound.model.flushes import Flush, flushes_of
 from pacehound.model.routing import Event, route
 from pacehound.model.shards import shard_of
@@ -59,8 +61,12 @@ def _says_the_same(sample: HostSample, before: HostSample | None, flush_s: int) 
 
 
 def together(events: Iterable[Event], digests_from_ranks: int = 0) -> Iterator[Event]:
-    """What a host says of its calls at once, as flushes: simulated agents say it communicator by communicator."""
+    """What a host says of its calls at once, as flushes: simulated agents say it communicator by communicator.
+
+    A sample that says what the last one said is left out beside promises, as agents do.
+    """
     shards: dict[str, int] = {}
+    hosts: dict[str, _Said] = {}
     waiting: dict[str, list[Event]] = {}
     promised: dict[str, set[str]] = {}
     for event in events:
@@ -72,12 +78,12 @@ def together(events: Iterable[Event], digests_from_ranks: int = 0) -> Iterator[E
         of_calls = event.communicators if isinstance(event, Flush) else [getattr(event, "communicator", "")]
         if not promised.setdefault(host, set()).isdisjoint(of_calls):
             promised[host].clear()
-            yield from _at_once(waiting.pop(host), shards)
+            yield from _at_once(waiting.pop(host), shards, hosts.setdefault(host, _Said()))
         waiting.setdefault(host, []).append(event)
         if isinstance(event, (Progress, Flush)):
             promised[host].update(of_calls)
-    for left in waiting.values():
-        yield from _at_once(left, shards)
+    for host, left in waiting.items():
+        yield from _at_once(left, shards, hosts.setdefault(host, _Said()))
 
 
 def messages_of(events: Iterable[Event]) -> Iterator[tuple[list[Event], list[tuple[Topic, str, bytes]]]]:
@@ -87,8 +93,40 @@ def messages_of(events: Iterable[Event]) -> Iterator[tuple[list[Event], list[tup
         yield at_once, joined([codec.encode(event) for event in at_once])
 
 
-def _at_once(events: list[Event], shards: dict[str, int]) -> Iterator[Event]:
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """What a host has said besides calls."""
+
+    in_full: SaidInFull = field(default_factory=SaidInFull)
+    words: HostWords = field(default_factory=HostWords)
+
+
+def _at_once(events: list[Event], shards: dict[str, int], host: _Said) -> Iterator[Event]:
     of_calls = (Topology, CallBatch, Markers, Progress)
+    beats = _joined_beats(events)
+    until_ns = promised_ns(event for event in events if isinstance(event, Progress)) if not beats else {}
+    in_short: set[int] = set()
+    besides: list[Event] = []
+    for event in events:
+        if isinstance(event, HostSample) and event.attempt in until_ns and not event.closed:
+            in_short.add(event.attempt)
+            changed, _ = host.in_full.in_short([event], 0)
+            besides += map(host.words.next, changed)
+        elif isinstance(event, HostSample):
+            host.in_full.note_samples([event])
+            besides.append(host.words.next(event))
+        elif isinstance(event, (HostVitals, HostEvidence)):
+            besides.append(host.words.next(event))
+        elif not isinstance(event, (*of_calls, Flush)):
+            besides.append(event)
+    said = flushes_of([event for event in events if isinstance(event, of_calls)], shards)
+    behind_ns = {attempt: host.words.promise(attempt, until_ns[attempt]) for attempt in in_short}
+    yield from in_one([*with_processes(said, behind_ns), *(_behind(beat, host.words) for beat in beats)])
+    yield from besides
+
+
+def _joined_beats(events: list[Event]) -> list[Flush]:
+    """One for each shard."""
     beats: dict[str, Flush] = {}
     for event in events:
         if isinstance(event, Flush) and event.heartbeat is not None:
@@ -101,9 +139,14 @@ def _at_once(events: list[Event], shards: dict[str, int]) -> Iterator[Event]:
                 is_of_processes=is_of_processes,
             )
             beats[event.key] = replace(event, heartbeat=both)
-    said = flushes_of([event for event in events if isinstance(event, of_calls)], shards)
-    yield from in_one([*said, *beats.values()])
-    yield from (event for event in events if not isinstance(event, (*of_calls, Flush)))
+    return list(beats.values())
+
+
+def _behind(flush: Flush, words: HostWords) -> Flush:
+    beat = flush.heartbeat
+    if beat is None or not beat.is_of_processes:
+        return flush
+    return replace(flush, heartbeat=replace(beat, behind_ns=words.promise(flush.attempt, beat.time_ns)))
 
 
 def _merged(events: list[Event], stream: tuple[str, str], cuts: dict[tuple[str, str], int]) -> Iterator[Event]:

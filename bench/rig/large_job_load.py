@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from bench.rig.agent_records import communicator_of
 from collector.agent.flush_times import FlushTimes
+from collector.agent.host_words import HostWords
 from collector.agent.node_agent import GUARD_NS
 from collector.agent.said_in_full import SaidInFull
 from collector.agent.saying import outgoing, outgoing_at_once, outgoing_iteration, shards_of
@@ -144,6 +145,7 @@ class _Host:
         self._known = [communicator_of(topology) for topology in self._topologies]
         self._shards = shards_of(self._known, digests_from_ranks=1)
         self._in_full = SaidInFull()
+        self._words = HostWords()
         of_calls = [_records(of.of_host(tuple(topology.host_ranks)), spec) for (_, of), topology in
                     zip(calls, self._topologies, strict=True)]  # fmt: skip
         numbers = np.repeat(np.arange(len(of_calls)), list(map(len, of_calls)))
@@ -183,16 +185,17 @@ class _Host:
         in_short = [self._promise(known, promised_ns) for known in self._known]
         samples = [self._sample(now_ns, is_last=is_last)]
         if is_usual and self._in_full.says_all(settled, in_short):
-            samples, of_processes = self._in_full.in_short(samples, times.quiet_ns)
-            messages = outgoing_iteration(
-                settled, in_short, self._shards, quiet_ns=times.quiet_ns, of_processes=of_processes
-            )
+            samples, others = self._in_full.in_short(samples, times.quiet_ns)
+            samples = list(map(self._words.next, samples))
+            behind_ns = {attempt: self._words.promise(attempt, promised_ns) for attempt in others}
+            messages = outgoing_iteration(settled, in_short, self._shards, quiet_ns=times.quiet_ns, behind_ns=behind_ns)
             times.may_be_quiet(now_ns)
         else:
             promises = self._promises(promised_ns, is_last=is_last)
             messages = [*outgoing_at_once(settled, self._shards), *outgoing_at_once(promises, self._shards)]
             self._in_full.note(in_short)
             self._in_full.note_samples(samples)
+            samples = list(map(self._words.next, samples))
         messages += map(outgoing, samples)
         for topic, key, value in joined([message.payload for message in messages]):
             yield Due(now_ns - self._spec.start_unix_ns, topic.name, key, value)

@@ -21,6 +21,7 @@ from collector.agent.group_limits import GroupLimits
 from collector.agent.holding import Holder
 from collector.agent.host_processes import HostProcesses, KnownProcess
 from collector.agent.host_watch import HostWatch
+from collector.agent.host_words import HostWords
 from collector.agent.measuring import Measuring
 from collector.agent.obedience import Obedience, ObeyedOrders, Trusted
 from collector.agent.orders import HostNow, OrderBook
@@ -29,7 +30,14 @@ from collector.agent.own_cost import OwnCost, resident_bytes
 from collector.agent.profiling import Profiling
 from collector.agent.run_folder import Ended, RunFolder
 from collector.agent.said_in_full import SaidInFull
-from collector.agent.saying import outgoing, outgoing_at_once, outgoing_iteration, shards_of
+from collector.agent.saying import (
+    outgoing,
+    outgoing_at_once,
+    outgoing_iteration,
+    outgoing_promises,
+    promised_ns,
+    shards_of,
+)
 from collector.agent.seen import Seen
 from collector.agent.trainer_listener import TrainerListener
 from collector.agent.trainers import Trainers
@@ -44,7 +52,7 @@ from collector.calls.pending_records import RingRecords
 from collector.calls.ring_set import Refused, RingSet
 from collector.calls.transfer_rates import TransferSampler
 from collector.host.processes import PROC
-from pacehound.model.events import AgentCost, CommandResult, HostEvidence, HostVitals
+from pacehound.model.events import AgentCost, CommandResult, HostEvidence, HostSample, HostVitals, Progress
 from pacehound.model.flushes import HostCall
 from pacehound.runtime.watched import Watched
 from pacehound.settings import AgentSettings, MessageForm, Settings
@@ -150,6 +158,7 @@ class Agent:
         self._messages = state.messages
         self._sharded_from_ranks = state.sharded_from_ranks
         self._in_full = SaidInFull()
+        self._words = HostWords()
         # Workers that read calls apart know no digests.
         is_together = state.messages is MessageForm.TOGETHER
         self.assembler = CallAssembler(
@@ -417,8 +426,10 @@ class Agent:
             detail = outgoing_at_once(kept, self._shards(), is_detail=True)
         # Before the sample that lets the host's time go on, so that nobody has to think of them as late.
         operations = operations_of(records_by_ring, job=self._job.job, host=self._job.host, clock=self._job.clock)
+        if operations:
+            self._in_full.forget_samples()  # they have times of their own: a sample is the word behind them
         measured, self._measured = self._measured, []
-        seen = [*self._seen(), *map(outgoing, measured), *map(outgoing, operations)]
+        seen = [*self._seen(), *map(outgoing, map(self._words.next, measured)), *map(outgoing, operations)]
         coming_bytes = sum(len(message.payload) for message in [*messages, *detail, *seen]) + _PROGRESS_ROOM_BYTES
         gone = self._outbox.counts.gone
         dropped = self._outbox.make_room(coming_bytes)
@@ -440,15 +451,15 @@ class Agent:
         answers, self._answers = self._answers, []
         if is_usual and self._in_full.says_all(settled, promised):
             quiet_ns = self._flush_times.quiet_ns
-            samples, of_processes = self._in_full.in_short(samples, quiet_ns)
-            said = outgoing_iteration(settled, promised, self._shards(), quiet_ns=quiet_ns, of_processes=of_processes)
-            messages = [*said, *detail]
+            changed, others = self._in_full.in_short(samples, quiet_ns)
+            words = [outgoing(self._words.next(sample)) for sample in changed]
+            until_ns = promised_ns(promised)
+            behind_ns = {attempt: self._words.promise(attempt, until_ns[attempt]) for attempt in others}
+            said = outgoing_iteration(settled, promised, self._shards(), quiet_ns=quiet_ns, behind_ns=behind_ns)
+            messages = [*said, *detail, *seen, *words, *map(outgoing, answers)]
             self._flush_times.may_be_quiet(now_ns)
         else:
-            messages += [*detail, *self._said(promised)]
-            self._in_full.note(promised)
-            self._in_full.note_samples(samples)
-        messages += [*seen, *map(outgoing, samples), *map(outgoing, answers)]
+            messages += [*detail, *seen, *self._said_in_full(samples, promised), *map(outgoing, answers)]
         self._outbox.save(messages, msgspec.msgpack.encode(self._state()), now_ns)
         if self._outbox.is_saved:
             self._rings.remove_finished()
@@ -458,6 +469,27 @@ class Agent:
             self._warn_once(reason)
         if self._host_watch is not None and not closed_why:
             self._host_watch.consider(promised, self.processes.alive(), now_ns, unix_ns)
+
+    def _said_in_full(self, samples: Sequence[HostSample], promised: Sequence[Progress]) -> list[Outgoing]:
+        """How far ranks are; of processes no more than that they are as before, where that is so.
+
+        That a job has ended here is its host's last word. While the receiver is away all is said: it may take the host
+        for a silent one, of which a sample says that it is back.
+        """
+        until_ns = promised_ns(promised)
+        if self._messages is MessageForm.APART or self.delivery.receiver_said:
+            until_ns = {}
+        others = [sample for sample in samples if sample.attempt in until_ns and not sample.closed]
+        alone = [sample for sample in samples if sample not in others]
+        self._in_full.note(promised)
+        self._in_full.note_samples(alone)
+        changed, _ = self._in_full.in_short(others, 0)
+        words = [outgoing(self._words.next(sample)) for sample in [*changed, *alone]]
+        promises = self._said(promised)
+        if others:
+            behind_ns = {one.attempt: self._words.promise(one.attempt, until_ns[one.attempt]) for one in others}
+            promises = outgoing_promises(promised, self._shards(), behind_ns)
+        return [*promises, *words]
 
     def _said(self, events: Sequence[HostCall]) -> list[Outgoing]:
         if self._messages is MessageForm.APART:
@@ -470,7 +502,8 @@ class Agent:
     def _seen(self) -> list[Outgoing]:
         """What was seen besides calls; what cannot be said must not take the calls with it."""
         messages = []
-        for event in self._host_watch.seen() if self._host_watch is not None else ():
+        for seen in self._host_watch.seen() if self._host_watch is not None else ():
+            event = self._words.next(seen)
             try:
                 messages.append(outgoing(replace(event, agent=self._own()) if isinstance(event, HostVitals) else event))
             except ValueError as error:

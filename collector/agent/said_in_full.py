@@ -84,6 +84,10 @@ class SaidInFull:
         """These were said."""
         self._samples |= {sample.attempt: sample for sample in samples}
 
+    def forget_samples(self) -> None:
+        """Whatever they say, the next ones are said in full."""
+        self._samples.clear()
+
 
 def _is_of_iterations(said: HostCall) -> bool:
     return isinstance(said, Markers) or (isinstance(said, CallBatch) and is_of_digests(said.source))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from collector.agent.outbox import Kind, Outgoing
@@ -48,13 +48,57 @@ def outgoing_at_once(
     return [_outgoing_flush(flush, is_detail=is_detail) for flush in flushes_of(events, shards)]
 
 
+def outgoing_promises(
+    promised: Iterable[Progress], shards: Mapping[str, int], behind_ns: Mapping[int, int]
+) -> list[Outgoing]:
+    """How far ranks are; of these attempts, that their processes are as they were as well, and behind which word."""
+    return [_outgoing_flush(flush) for flush in with_processes(flushes_of(promised, shards), behind_ns)]
+
+
+def with_processes(flushes: Iterable[Flush], behind_ns: Mapping[int, int]) -> list[Flush]:
+    """The same flushes; the last promises of each of these attempts speak for its processes as well, behind a word.
+
+    Examples
+    --------
+    >>> one = Progress(job="j", attempt=3, time_ns=5, host="h", communicator="c", ranks=())
+    >>> flush = Flush(job="j", attempt=3, host="h", shard=0, promises=(one,))
+    >>> [told.speaks_of_processes for told in with_processes([flush, flush], {3: 2})]
+    [False, True]
+    >>> with_processes([flush], {2: 2}) == [flush]
+    True
+
+    """
+    told = list(flushes)
+    until_ns = promised_ns(promise for flush in told for promise in flush.promises)
+    last = {flush.attempt: at for at, flush in enumerate(told) if flush.promises}
+    for attempt in last.keys() & behind_ns.keys():
+        beat = Heartbeat(
+            time_ns=until_ns[attempt], communicators=(), is_of_processes=True, behind_ns=behind_ns[attempt]
+        )
+        told[last[attempt]] = replace(told[last[attempt]], heartbeat=beat)
+    return told
+
+
+def promised_ns(promised: Iterable[Progress]) -> dict[int, int]:
+    """By attempt, up to when all is promised.
+
+    >>> one = Progress(job="j", attempt=3, time_ns=5, host="h", communicator="c", ranks=())
+    >>> promised_ns([one, replace(one, time_ns=4)])
+    {3: 4}
+    """
+    until_ns: dict[int, int] = {}
+    for one in promised:
+        until_ns[one.attempt] = min(one.time_ns, until_ns.get(one.attempt, one.time_ns))
+    return until_ns
+
+
 def outgoing_iteration(
     settled: Iterable[HostCall],
     promised: Iterable[Progress],
     shards: Mapping[str, int],
     *,
     quiet_ns: int,
-    of_processes: Collection[int] = (),
+    behind_ns: Mapping[int, int],
 ) -> list[Outgoing]:
     """What is said of calls, and of the promises behind them no more than up to when.
 
@@ -69,11 +113,11 @@ def outgoing_iteration(
         By communicator.
     quiet_ns
         As in `Heartbeat`.
-    of_processes
-        The attempts of which heartbeats speak for their processes.
+    behind_ns
+        The attempts of which heartbeats speak for their processes, each with the word behind which they do.
 
     """
-    flushes = (*flushes_of(settled, shards), *_heartbeats(promised, shards, quiet_ns, of_processes))
+    flushes = (*flushes_of(settled, shards), *_heartbeats(promised, shards, quiet_ns, behind_ns))
     return [_outgoing_flush(flush) for flush in in_one(flushes)]
 
 
@@ -108,7 +152,7 @@ def in_one(flushes: Iterable[Flush]) -> Iterator[Flush]:
 
 
 def _heartbeats(
-    promised: Iterable[Progress], shards: Mapping[str, int], quiet_ns: int, of_processes: Collection[int]
+    promised: Iterable[Progress], shards: Mapping[str, int], quiet_ns: int, behind_ns: Mapping[int, int]
 ) -> Iterator[Flush]:
     by_shard: dict[tuple[int, int], list[Progress]] = {}
     for one in promised:
@@ -120,7 +164,8 @@ def _heartbeats(
                 time_ns=some[0].time_ns,
                 communicators=tuple(one.communicator for one in some),
                 quiet_ns=quiet_ns,
-                is_of_processes=attempt in of_processes,
+                is_of_processes=attempt in behind_ns,
+                behind_ns=behind_ns.get(attempt, 0),
             )
             yield Flush(job=some[0].job, attempt=attempt, host=some[0].host, shard=shard, heartbeat=beat)
 

@@ -85,12 +85,17 @@ class Heartbeat:
     How far its ranks are it does not say: what a `Progress` has said last of these communicators is all that is known.
     So it is sent where nobody could conclude anything from it, as long as iterations end as usual.
 
+    Beside promises it names no communicator, and speaks of processes alone.
+
     Attributes
     ----------
     quiet_ns
         For so long the host may say nothing more, and is not silent.
     is_of_processes
         The host's processes are as its last `HostSample` has them, up to the same time.
+    behind_ns
+        What a host says besides calls travels on another topic, and may be read later. This is the time of its last
+        word there, and no two have the same: what is said of processes holds once that one has been heard.
 
     """
 
@@ -98,6 +103,7 @@ class Heartbeat:
     communicators: tuple[str, ...]
     quiet_ns: int = 0
     is_of_processes: bool = False
+    behind_ns: int = 0
 
     def __post_init__(self) -> None:
         check_quiet(self.quiet_ns)
@@ -119,7 +125,7 @@ class Flush:
     markers, promises
         As they would stand alone. A promise speaks of all rows that this host has sent before, and of these.
     heartbeat
-        In the place of promises.
+        In the place of promises, or beside them of processes alone.
 
     """
 

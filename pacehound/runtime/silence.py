@@ -40,6 +40,16 @@ class OpenStream(Protocol):
         ...
 
 
+def quiet_s_of(event: object) -> float | None:
+    """For how long its host may say nothing more on that stream; `None`: it says nothing of that.
+
+    >>> quiet_s_of("a stack, a card's state") is None
+    True
+    """
+    quiet_ns: int | None = getattr(event, "quiet_ns", None)
+    return None if quiet_ns is None else quiet_ns / 1e9
+
+
 # Stands for whoever has not introduced itself yet.
 _UNKNOWN_HOST = ""
 
@@ -79,16 +89,17 @@ class Silence:
         self._behind_until_s: dict[str, float] = {}
 
     def heard(
-        self, stream: str, job: str, host: str, *, lag_s: float | None, now_s: float, quiet_s: float = 0.0
+        self, stream: str, job: str, host: str, *, lag_s: float | None, now_s: float, quiet_s: float | None = 0.0
     ) -> None:
         """Something of `host` arrived on `stream` that is `lag_s` older than now (`None`: it has no time).
 
-        It says that for `quiet_s` nothing more may come.
+        It says that for `quiet_s` nothing more may come; `None`: it says nothing of that, and what was said last holds.
 
         A lag much larger than the host's least so far means that its agent is catching up; then its other streams
         are not silent but queued behind. (The least lag, for a host's clock may be wrong by any amount.)
         """
-        self._heard_s[stream, host] = now_s + quiet_s
+        said_s = self._heard_s.get((stream, host), now_s) if quiet_s is None else now_s + quiet_s
+        self._heard_s[stream, host] = max(said_s, now_s)
         if lag_s is None:
             return
         least_s = min(lag_s, self._least_lag_s.get((job, host), lag_s))

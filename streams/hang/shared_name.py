@@ -6,7 +6,7 @@ processes: a rank of one job is one process, and two that live side by side are 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -85,7 +85,7 @@ class SharedName(Watch):
         twice = {
             rank: live
             for rank in sorted(self._several)
-            if self._are_side_by_side(live := [one for one in self._seen[rank] if self._is_live(one, moment.now_ns)])
+            if self._are_side_by_side(live := self._live(rank, moment.now_ns), moment.now_ns)
         }
         if self._finding is not None:
             if twice:
@@ -105,7 +105,7 @@ class SharedName(Watch):
             candidates=tuple(twice),
             onset=Instant(step=moment.step, time_ns=onset_ns),
             detected=moment.at,
-            evidence=tuple(self._two(rank, live) for rank, live in list(twice.items())[:_SHOWN]),
+            evidence=tuple(self._two(rank, live, moment.now_ns) for rank, live in list(twice.items())[:_SHOWN]),
             unseen=(
                 f"the second job: two that are alive run as {self._job!r}, and the first is the one that is watched; "
                 "give the other one a name of its own (--job, or another rendezvous id)",
@@ -119,14 +119,19 @@ class SharedName(Watch):
     def _is_live(self, seen: _Seen, now_ns: int) -> bool:
         return now_ns - self._last_ns(seen) < SIDE_BY_SIDE_NS
 
-    def _are_side_by_side(self, seen: Iterable[_Seen]) -> bool:
+    def _live(self, rank: int, now_ns: int) -> list[_Seen]:
+        return [one for one in self._seen[rank] if self._is_live(one, now_ns)]
+
+    def _are_side_by_side(self, seen: Iterable[_Seen], now_ns: int) -> bool:
         """Two of them were both seen for long enough."""
         ordered = sorted(seen, key=lambda one: one.first_ns)
-        return any(
-            min(self._last_ns(a), self._last_ns(b)) - b.first_ns >= SIDE_BY_SIDE_NS for a, b in pairwise(ordered)
-        )
+        return any(self._both_until_ns((a, b), now_ns) - b.first_ns >= SIDE_BY_SIDE_NS for a, b in pairwise(ordered))
 
-    def _two(self, rank: int, live: list[_Seen]) -> TwoProcesses:
-        both_alive_s = (min(map(self._last_ns, live)) - live[1].first_ns) / 1e9
+    def _both_until_ns(self, seen: Sequence[_Seen], now_ns: int) -> int:
+        """Promises are heard of when they come: what they say of later is not known yet."""
+        return min(now_ns, *map(self._last_ns, seen))
+
+    def _two(self, rank: int, live: list[_Seen], now_ns: int) -> TwoProcesses:
+        both_alive_s = (self._both_until_ns(live, now_ns) - live[1].first_ns) / 1e9
         processes = tuple((one.pid, one.host) for one in live[:2])
         return TwoProcesses(rank=rank, processes=processes, both_alive_s=both_alive_s)

@@ -63,8 +63,7 @@ class JobHosts:
         self._patience.pop(host, None)
 
     def is_unchanged(self, host: str, time_ns: int) -> None:
-        """It has spoken, and its processes are as its last sample has them."""
-        self.is_heard(host)
+        """Its processes are as its last sample has them."""
         self._note_report(host, time_ns)
 
     def ticks_silently(self, host: str, tick_ns: int) -> bool:

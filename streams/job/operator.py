@@ -30,6 +30,7 @@ from pacehound.model.operations import Operations
 from pacehound.model.rounds import Rounds
 from pacehound.model.routing import HOST_STREAM, host_stream
 from pacehound.settings import Settings
+from streams.job.host_promises import HostPromises
 from streams.job.hosts import JobHosts
 from streams.job.incidents import IncidentTracker
 from streams.job.iterations import JobIterations
@@ -77,6 +78,7 @@ class JobOperator:
         self._communicators: dict[str, tuple[str, tuple[int, ...]]] = {}
         self._clocks = HostClocks()
         self._hosts = JobHosts(self._lateness_ns)
+        self._host_promises = HostPromises()
         self._iterations = JobIterations()
         self._was_hung = False
         self._watches = Watches(job, attempt, settings)
@@ -123,9 +125,7 @@ class JobOperator:
                 if event.stream.startswith(HOST_STREAM):
                     if event.stream not in self._merge.streams:
                         return []  # it has no rank here and nobody waits for it
-                    host = event.stream.removeprefix(host_stream(self.job, ""))
-                    self._hosts.is_unchanged(host, event.time_ns)
-                    self._watches.shared_name.is_unchanged(host, event.time_ns)
+                    return self._on_host_promise(event)
                 self._merge.advance(event.stream, event.time_ns)
                 return self._work()
             case Topology():
@@ -142,6 +142,7 @@ class JobOperator:
 
     def on_host(self, sample: HostSample) -> list[StageTwoEvent]:
         """The processes of one host."""
+        promised_ns = self._host_promises.heard_ns(sample.host, sample.time_ns)
         if self._repeats.is_one(sample) or (self._world is None and not sample.processes):
             return []
         stream = host_stream(self.job, sample.host)
@@ -150,12 +151,34 @@ class JobOperator:
         self._hosts.is_heard(sample.host)
         self._merge.push(stream, sample)
         self._merge.advance(stream, CLOSED_NS if sample.closed else sample.time_ns)
+        if promised_ns is not None:
+            self._are_unchanged(sample.host, promised_ns)
         return self._work()
 
-    def on_host_report(self, event: HostVitals | HostEvidence) -> None:
-        """What a host has to say besides its calls and processes; no time passes with it."""
+    def on_host_report(self, event: HostVitals | HostEvidence) -> list[StageTwoEvent]:
+        """What a host has to say besides its calls and processes; time passes if promises have waited for it."""
+        promised_ns = self._host_promises.heard_ns(event.host, event.time_ns)
         if not self._repeats.is_one(event):
             self._merge.push(host_stream(self.job, event.host), event)
+        if promised_ns is None:
+            return []
+        self._are_unchanged(event.host, promised_ns)
+        return self._work()
+
+    def _on_host_promise(self, promise: Watermark) -> list[StageTwoEvent]:
+        host = promise.stream.removeprefix(host_stream(self.job, ""))
+        self._hosts.is_heard(host)
+        promised_ns = self._host_promises.promised_ns(host, promise.time_ns, promise.behind_ns)
+        if promised_ns is None:
+            return []
+        self._are_unchanged(host, promised_ns)
+        return self._work()
+
+    def _are_unchanged(self, host: str, until_ns: int) -> None:
+        """The processes of a host are as its last sample has them."""
+        self._hosts.is_unchanged(host, until_ns)
+        self._watches.shared_name.is_unchanged(host, until_ns)
+        self._merge.advance(host_stream(self.job, host), until_ns)
 
     def on_operations(self, event: Operations) -> None:
         """Operations of recorded steps of one host; no time passes with them."""

@@ -104,9 +104,8 @@ class StageTwo:
             case HostSample():
                 return self._finish(event.attempt, self._attempt(event.attempt).on_host(event))
             case HostVitals() | HostEvidence():
-                if event.attempt in self.attempts:
-                    self.attempts[event.attempt].on_host_report(event)
-                return []
+                operator = self.attempts.get(event.attempt)
+                return [] if operator is None else self._finish(event.attempt, operator.on_host_report(event))
             case Operations():
                 if event.attempt in self.attempts:
                     self.attempts[event.attempt].on_operations(event)

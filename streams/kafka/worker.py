@@ -42,7 +42,7 @@ from pacehound.runtime.metric_names import (
     TICKS,
 )
 from pacehound.runtime.records import Outcome, dead_letters_of, worked
-from pacehound.runtime.silence import Silence
+from pacehound.runtime.silence import Silence, quiet_s_of
 from pacehound.runtime.telemetry import Telemetry
 from pacehound.settings import Settings
 from streams.job.stage_two import StageTwo
@@ -515,8 +515,8 @@ class StreamsWorker:
         else:
             time_ns = getattr(event, "time_ns", 0)
         lag_s = (self._clock.now_ns() - time_ns) / 1e9 if time_ns > 0 else None
-        now_s, quiet_s = self._clock.monotonic_s(), getattr(event, "quiet_ns", 0) / 1e9
-        self._silence.heard(key, event.job, host, lag_s=lag_s, now_s=now_s, quiet_s=quiet_s)
+        now_s = self._clock.monotonic_s()
+        self._silence.heard(key, event.job, host, lag_s=lag_s, now_s=now_s, quiet_s=quiet_s_of(event))
 
     def _listening_anew(self) -> Silence:
         return Silence(

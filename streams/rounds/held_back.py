@@ -36,7 +36,7 @@ class HeldBack:
     def __init__(self, tick_ns: int) -> None:
         self._tick_ns = tick_ns
         self._ticks: dict[str, int] = {}  # by stream, up to which tick it has come
-        self._watermarks: dict[str, int] = {}  # by stream, those that are held
+        self._watermarks: dict[str, Watermark] = {}  # by stream, those that are held
         self._lowest, self._n_lowest = 0, 0  # of the ticks, and how many streams have come no further
 
     def __getstate__(self) -> dict[str, Any]:
@@ -86,11 +86,7 @@ class HeldBack:
         ended = [one.stream for one in raised if one.time_ns >= CLOSED_NS]
         if is_time or ended:
             told += rounds(None if is_time else ended)
-            whose: Any = concluded[0]
-            told += [
-                Watermark(job=whose.job, attempt=whose.attempt, time_ns=time_ns, stream=stream)
-                for stream, time_ns in self._watermarks.items()
-            ]
+            told += self._watermarks.values()
             self._watermarks = {}
         return cast(list[T], told)
 
@@ -100,7 +96,7 @@ class HeldBack:
             return False
         before = self._lowest
         for one in raised:
-            self._watermarks[one.stream] = one.time_ns
+            self._watermarks[one.stream] = one
             was, tick = self._ticks.get(one.stream), one.time_ns // self._tick_ns
             if was is not None and was < tick:
                 self._ticks[one.stream] = tick

@@ -93,7 +93,9 @@ def of_processes(flush: Flush) -> list[StageTwoInput]:
     if beat is None or not beat.is_of_processes:
         return []
     stream = host_stream(flush.job, flush.host)
-    return [Watermark(job=flush.job, attempt=flush.attempt, time_ns=beat.time_ns, stream=stream)]
+    return [
+        Watermark(job=flush.job, attempt=flush.attempt, time_ns=beat.time_ns, stream=stream, behind_ns=beat.behind_ns)
+    ]
 
 
 class _Hosts:
@@ -173,6 +175,8 @@ class Shard:
     def _on_flush(self, flush: Flush) -> list[StageTwoInput]:
         as_before: list[StageTwoInput] = []
         beat, changed = flush.heartbeat, dict[str, Any]()
+        if beat is not None and not beat.communicators:  # of processes alone
+            beat = None
         is_known = beat is not None and self._beats.is_known(flush.host, beat)
         if flush.topologies or flush.promises or (beat is not None and not is_known):
             as_before += self._tell_beats([flush.host])  # in order with what is said now
@@ -193,7 +197,7 @@ class Shard:
             except PartlyRefused as error:
                 raise PartlyRefused(str(error), [*results, *error.results, *self._told_together(rest)]) from error
             self._note_heartbeat(rest)
-            if rest.heartbeat is not None:
+            if rest.heartbeat is not None and rest.heartbeat.communicators:
                 self._beats.note_taken(flush.host, rest.heartbeat)
             return [*results, *self._told_together(rest)]
 
@@ -278,13 +282,16 @@ class Shard:
 
     def _note_heartbeat(self, flush: Flush) -> None:
         """That of a host which has announced itself, or it would have been refused."""
-        if flush.heartbeat is not None and flush.heartbeat.communicators:
-            self._quiet_ns = flush.heartbeat.quiet_ns
-            self._beat_ns[flush.host] = flush.heartbeat.time_ns
-            self._beats.promises(flush.host, flush.heartbeat.time_ns)
-        elif flush.promises:
-            self._beat_ns.pop(flush.host, None)  # its samples follow each other again
-            self._beats.promises(flush.host, max(promise.time_ns for promise in flush.promises))
+        beat, promised_ns = flush.heartbeat, flush.promised_ns
+        if not promised_ns:
+            return
+        self._beats.promises(flush.host, max(promised_ns.values()))
+        if beat is None:
+            self._beat_ns.pop(flush.host, None)  # its samples follow each other
+            return
+        self._beat_ns[flush.host] = beat.time_ns
+        if beat.communicators:
+            self._quiet_ns = beat.quiet_ns
 
     def _told_together(self, flush: Flush) -> list[StageTwoInput]:
         """What follows from heartbeats that wait, if nobody holds back what is waited for."""

@@ -24,6 +24,7 @@ from streams.hang.shared_name import SharedName, _Seen
 from streams.hang.silent_hosts import SilenceWatch
 from streams.hang.unseen_libraries import UnseenCalls
 from streams.hang.wait_graph import StuckCall
+from streams.job.host_promises import HostPromises
 from streams.job.hosts import JobHosts
 from streams.job.incidents import IncidentTracker, _Open
 from streams.job.iterations import JobIterations
@@ -77,7 +78,7 @@ from streams.snapshots.codec import StateCodec
 from streams.whatif.price_watch import PriceWatch
 from streams.whatif.straggling import PricedWindow, Straggling
 
-SCHEMA_VERSION = 10
+SCHEMA_VERSION = 11
 
 _PLAIN: dict[type, str] = {
     StageOne: "_lateness_ns _shared communicator is_closed _host _patience",
@@ -107,8 +108,10 @@ _PLAIN: dict[type, str] = {
     Returns: "_job _world _before _loss _away _offers _joined _more",
     JobOperator: (
         "job attempt _tick_ns _lateness_ns _merge _repeats _operation_ids _done_ns _ends_ns _world _world_size "
-        "_communicators _clocks _hosts _iterations _was_hung _watches _incidents _measurements _shape ended"
+        "_communicators _clocks _hosts _host_promises _iterations _was_hung _watches _incidents _measurements _shape "
+        "ended"
     ),
+    HostPromises: "_heard_ns _waiting",
     Measurements: "_min_change _lasting _judged _more",
     ShapeWatch: (
         "earlier _world _world_size _began_ns _pairs _groups _pair _pair_ns _reduced _reduced_size _reduced_ns "
@@ -194,7 +197,7 @@ _VALUES: tuple[type, ...] = (
     events.Topology, events.Markers, events.Tick, events.Progress, events.RankProgress, events.OpenCall,
     events.PairProgress, events.ChannelTransfers, events.TransferEdge, events.CallSignature, events.HostSample,
     events.ProcessState, HostState, CallSequence, OpenCalls,
-    _Seen, Heartbeat,
+    _Seen, Heartbeat, events.Watermark,
 )  # fmt: skip
 
 

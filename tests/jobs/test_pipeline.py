@@ -15,6 +15,7 @@ from functools import cache
 import pyarrow as pa
 import pytest
 
+from bench.rig.flushes import together
 from pacehound.errors import InvalidEvent
 from pacehound.model.calls import CallBatch
 from pacehound.model.codec import decode, encode
@@ -22,14 +23,18 @@ from pacehound.model.events import (
     Changepoint,
     EarlierRun,
     Finding,
+    GpuReading,
     HostSample,
+    HostVitals,
     Incident,
     IterationSample,
     JobHistory,
     LevelChange,
+    Markers,
     Progress,
     Watermark,
 )
+from pacehound.model.evidence.machines import Gpu
 from pacehound.model.rounds import Rounds
 from pacehound.model.routing import Event, route
 from pacehound.model.topology import Layout
@@ -239,6 +244,44 @@ def test_any_interleaving_of_a_recording_gives_the_same_bytes(fault: object, see
     assert incidents(out)
     for seed in seeds:
         assert by_stream(run(interleavings(recorded, seed))) == expected
+
+
+def with_a_hot_card(events: Iterable[Event], from_step: int) -> Iterator[Event]:
+    """Each fifth second a host says how its cards are, before it says how its processes are."""
+    slow, seen = False, 0
+    for event in events:
+        if isinstance(event, Markers):
+            slow = slow or max(event.steps) >= from_step
+        if isinstance(event, HostSample):
+            seen += 1
+            if seen % 5 == 0:
+                card = GpuReading(
+                    uuid="GPU-5",
+                    index=1,
+                    ranks=(5,),
+                    sm_clock_mhz=900 if slow else 1980,
+                    max_sm_clock_mhz=1980,
+                    throttle_reasons=("hw_thermal_slowdown",) if slow else (),
+                )
+                seen_ns = event.time_ns - 300_000_000
+                gpus = (card,) if 5 in {process.rank for process in event.processes} else ()
+                yield HostVitals(job=event.job, attempt=0, time_ns=seen_ns, host=event.host, gpus=gpus)
+        yield event
+
+
+@pytest.mark.parametrize("seeds", [range(1), pytest.param(range(1, 30), marks=pytest.mark.prove)], ids=["one", "many"])
+def test_promises_that_speak_for_processes_wait_for_what_their_host_has_said_besides(seeds: range) -> None:
+    """On Kafka they travel apart, and all promises of a job may be read before the first word of a host."""
+    recorded = list(with_a_hot_card(recording(), from_step=60))
+    told = list(together(recorded))
+    n_samples = [sum(isinstance(event, HostSample) for event in events) for events in (recorded, told)]
+    assert n_samples[1] < n_samples[0] / 4
+    expected = by_stream(run(recorded))["job"]
+    (finding,) = incidents(run(told))[-1].findings
+    assert any(isinstance(one, Gpu) for one in finding.evidence), "what may be read later has a say in it"
+    calls_first = sorted(told, key=lambda event: (route(event)[0].name, route(event)[1]))
+    for order in (told, calls_first, *(interleavings(told, seed) for seed in seeds)):
+        assert by_stream(run(order))["job"] == expected
 
 
 def test_events_that_went_through_bytes_give_the_same_bytes() -> None:

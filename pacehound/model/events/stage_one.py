@@ -54,12 +54,16 @@ class SignatureMismatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watermark:
-    """Stage one to stage two: nothing earlier than `time_ns` will come from this stream any more."""
+    """Stage one to stage two: nothing earlier than `time_ns` will come from this stream any more.
+
+    Of a host's stream it holds once its word of `behind_ns` has been heard (`pacehound.model.flushes.Heartbeat`).
+    """
 
     job: str
     attempt: int
     time_ns: int
     stream: str
+    behind_ns: int = 0
 
     def identity(self) -> str:
         """Names (job, attempt, stream, time)."""

@@ -60,7 +60,7 @@ from pacehound.runtime.metric_names import (
     RECORDS_REJECTED,
 )
 from pacehound.runtime.records import Outcome, dead_letters_of, records_of, worked
-from pacehound.runtime.silence import Silence
+from pacehound.runtime.silence import Silence, quiet_s_of
 from pacehound.runtime.telemetry import Telemetry
 from pacehound.settings import Settings
 
@@ -510,7 +510,7 @@ class Head:
                 promised = dict(event.promised_ns)
                 if event.speaks_of_processes:
                     promised[host_stream(event.job, event.host)] = event.time_ns
-            quiet_s = getattr(event, "quiet_ns", 0) / 1e9
+            quiet_s = quiet_s_of(event)
             for stream, time_ns in promised.items():
                 lag_s = None if time_ns is None else (self._clock.now_ns() - time_ns) / 1e9
                 now_s = self._clock.monotonic_s()

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from pacehound.model import codec
 from pacehound.model.events import HostSample, ProcessState, Progress
+from pacehound.model.flushes import Flush
 from tests.fakes.agent_run import MS, UNIX_NS, AgentRun
 
 
@@ -29,6 +33,52 @@ def test_a_stop_is_said_at_once_and_so_is_its_end(run: AgentRun) -> None:
     run.proc.put(100, state="R")
     run.step(250)
     assert last(run).state == "running"
+
+
+def speaking(run: AgentRun) -> list[bool]:
+    """Of each message with promises, whether it speaks of processes as well."""
+    told = [event for message in run.receiver.messages for event in codec.decode(message)]
+    return [event.speaks_of_processes for event in told if isinstance(event, Flush) and event.promises]
+
+
+def test_processes_that_are_as_they_were_are_said_once_a_minute_and_the_promises_speak_for_them(run: AgentRun) -> None:
+    run.joined(0)
+    run.step(1_100)
+    for _ in range(62 * 5):
+        run.step(200)
+    times_ns = [sample.time_ns for sample in run.receiver.of(HostSample)]
+    assert len(times_ns) == 2
+    assert times_ns[1] - times_ns[0] <= 61_200 * MS
+    assert {sample.quiet_ns for sample in run.receiver.of(HostSample)} == {60 * 1_000 * MS}
+    assert all(speaking(run))
+    assert len(speaking(run)) > 50
+    run.proc.put(100, state="T")
+    run.step(250)
+    assert (last(run).state, len(run.receiver.of(HostSample))) == ("stopped", 3)
+
+
+def test_while_the_receiver_is_away_processes_are_said_in_full(run: AgentRun) -> None:
+    """Who has taken the host for a silent one hears from a sample that it is back."""
+    run.joined(0)
+    run.step(1_100)
+    run.step(1_100)
+    run.receiver.is_away = True
+    for _ in range(4):
+        run.step(1_100)
+    said = len(run.receiver.of(HostSample))
+    run.receiver.is_away = False
+    run.step(60_000)
+    run.step()
+    assert len(run.receiver.of(HostSample)) >= said + 3
+    assert [flag for flag in speaking(run) if not flag], "what they say needs no promise"
+
+
+def test_an_agent_that_says_calls_apart_says_each_second_how_processes_are(tmp_path: Path) -> None:
+    run = AgentRun(tmp_path, "agent.messages=apart")
+    run.joined(0)
+    for _ in range(10):
+        run.step(1_100)
+    assert len(run.receiver.of(HostSample)) >= 9
 
 
 def test_a_rank_that_left_is_said_with_its_signal_and_its_open_calls_are_given_up(run: AgentRun) -> None:

@@ -47,6 +47,18 @@ def test_operations_are_sent_once_with_unix_times_and_before_time_goes_on(run: A
     assert any(isinstance(event, HostSample) for event in events[first:])
 
 
+def test_a_sample_is_said_behind_operations_for_they_have_times_of_their_own(run: AgentRun) -> None:
+    """Promises that speak of processes wait for the host's last word, and that is none of them."""
+    ring = run.joined(0)
+    run.flush()
+    run.flush()
+    assert len(run.receiver.of(HostSample)) == 1, "nothing has changed"
+    operation(ring, 16, "optimizer", 110 * MS, 111 * MS)
+    run.flush()
+    kinds = [type(event) for event in run.receiver.events if isinstance(event, (Operations, HostSample))]
+    assert kinds == [HostSample, Operations, HostSample]
+
+
 def test_operations_that_cannot_be_true_are_left_out(run: AgentRun) -> None:
     ring = run.ring(5)
     operation(ring, 16, "no such type", 100 * MS, 110 * MS)

@@ -11,7 +11,9 @@ from collector.agent.host_watch import CLOSELY_EVERY_NS, VITALS_EVERY_NS, HostWa
 from collector.agent.outbox import Lost, Outbox, Outgoing
 from collector.host.evidence.stall import Stall
 from collector.host.rank_process import RankProcess
+from pacehound.model import codec
 from pacehound.model.events import HostEvidence, HostSample, HostVitals, Progress
+from pacehound.model.flushes import Flush, Heartbeat
 from tests.fakes.agent_run import MS, UNIX_NS, AgentRun
 
 ResultT = TypeVar("ResultT")
@@ -32,6 +34,10 @@ class ManualTasks(Generic[ResultT]):
 
     def finish(self) -> None:
         self._results += [task() for task in self.waiting]
+        self.waiting.clear()
+
+    def found(self, result: ResultT) -> None:
+        self._results.append(result)
         self.waiting.clear()
 
     def results(self) -> list[ResultT]:
@@ -103,15 +109,37 @@ def test_ranks_that_come_later_are_looked_at_at_once(tmp_path: Path) -> None:
     assert [vitals.oom_kills for vitals in run.receiver.of(HostVitals)] == [1, 2]
 
 
-def test_what_was_seen_goes_out_before_the_sample_that_lets_time_go_on(tmp_path: Path) -> None:
+def heartbeats(run: WatchedRun) -> list[Heartbeat]:
+    """Of each message with promises, what it says of processes."""
+    told = [event for message in run.receiver.messages for event in codec.decode(message)]
+    return [event.heartbeat for event in told if isinstance(event, Flush) and event.heartbeat is not None]
+
+
+def test_promises_speak_behind_what_was_seen_before_them(tmp_path: Path) -> None:
     run = WatchedRun(tmp_path)
     run.joined(0)
     run.flush()
+    (sample,) = run.receiver.of(HostSample)
+    assert {beat.behind_ns for beat in heartbeats(run)} == {sample.time_ns}
     run.vitals.finish()
     run.flush()
-    kinds = [type(event) for event in run.receiver.events if isinstance(event, (HostVitals, HostSample, Progress))]
-    at = kinds.index(HostVitals)
-    assert kinds[at - 1 : at + 2] == [Progress, HostVitals, HostSample]
+    (seen,) = run.receiver.of(HostVitals)
+    assert len(run.receiver.of(HostSample)) == 1
+    assert heartbeats(run)[-1].behind_ns == seen.time_ns > sample.time_ns
+
+
+def test_what_a_long_look_has_seen_is_of_no_time_that_was_promised_meanwhile(tmp_path: Path) -> None:
+    run = WatchedRun(tmp_path)
+    run.joined(0)
+    run.flush()
+    begun_ns = UNIX_NS + run.now_ns
+    for _ in range(3):
+        run.flush()
+    promised_ns = heartbeats(run)[-1].time_ns
+    assert promised_ns > begun_ns
+    run.vitals.found(vitals(0, [], begun_ns))
+    run.flush()
+    assert promised_ns < run.receiver.of(HostVitals)[-1].time_ns < heartbeats(run)[-1].time_ns
 
 
 def test_a_call_that_stays_open_brings_evidence_without_holding_the_agent_up(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from collector.agent.own_cost import OwnCost, resident_bytes
 from pacehound.model.calls import CallBatch
-from pacehound.model.events import HostSample, Progress
+from pacehound.model.events import Progress
 from tests.fakes.agent_run import MS, AgentRun
 
 SECOND_NS = 1_000_000_000
@@ -49,18 +49,18 @@ def test_it_is_never_quicker_than_asked_nor_slower_than_a_host_may_be_silent():
 def test_an_agent_above_its_budget_says_less_often_where_its_host_stands(run: AgentRun) -> None:
     run.ring(0).group([0])
 
-    def samples(n_seconds: int, cores: float) -> int:
-        before = len(run.receiver.of(HostSample))
+    def promises(n_seconds: int, cores: float) -> int:
+        before = len(run.receiver.of(Progress))
         for _ in range(5 * n_seconds):
             run.cpu_ns += round(cores * 200 * MS)
             run.step(200)
-        return len(run.receiver.of(HostSample)) - before
+        return len(run.receiver.of(Progress)) - before
 
-    cheap = samples(20, 0.1)
-    samples(25, 0.5)
-    assert samples(20, 0.1) <= cheap // 2
-    samples(25, 0.0)
-    assert samples(20, 0.0) == pytest.approx(cheap, abs=1)
+    cheap = promises(20, 0.1)
+    promises(25, 0.5)
+    assert promises(20, 0.1) <= cheap // 2
+    promises(25, 0.0)
+    assert promises(20, 0.0) == pytest.approx(cheap, abs=1)
 
 
 def test_an_agent_above_its_budget_sends_one_row_for_a_round_and_its_reader_has_them_all(tmp_path: Path) -> None:

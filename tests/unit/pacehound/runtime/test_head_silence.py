@@ -88,3 +88,17 @@ def test_state_is_bounded_by_the_open_streams():
     assert not subject._ticked_s
     assert not subject._least_lag_s
     assert not subject._behind_until_s
+
+
+def test_a_host_that_may_be_quiet_may_still_be_when_something_else_was_heard_of_it():
+    """Its sample says that there may be none for a minute; what its cards are like says nothing of that."""
+    subject, streams = silence(), {"host": open_stream("j")}
+    subject.heard("host", "j", "h", lag_s=0.0, now_s=20.0, quiet_s=60.0)
+    subject.heard("host", "j", "h", lag_s=0.0, now_s=25.0, quiet_s=None)
+    assert subject.due(streams, now_s=80.0) == []
+    subject.heard("host", "j", "h", lag_s=0.0, now_s=81.0, quiet_s=None)
+    assert subject.due(streams, now_s=86.0) == []
+    assert subject.due(streams, now_s=86.5) == ["host"]
+    subject.heard("host", "j", "h", lag_s=0.0, now_s=90.0, quiet_s=60.0)
+    subject.heard("host", "j", "h", lag_s=0.0, now_s=91.0, quiet_s=0.0)
+    assert subject.due(streams, now_s=97.0) == ["host"], "it has said that it says more again"

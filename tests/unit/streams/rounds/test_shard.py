@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -91,6 +92,30 @@ def test_a_heart_of_which_nobody_knows_is_missed_by_nobody(shard: Shard) -> None
         shard.on_event(beat("z", 10))
     shard.on_event(flush("y", heartbeat=Heartbeat(time_ns=10 * S, communicators=(), is_of_processes=True)))
     assert ticks(shard.on_event(tick(60))) == []
+
+
+def speaking(host: str, rank: int, time_s: int) -> Flush:
+    """Promises that speak of the host's processes."""
+    said = Heartbeat(time_ns=time_s * S, communicators=(), is_of_processes=True)
+    return replace(promised(host, rank, time_s), heartbeat=said)
+
+
+def test_promises_let_the_time_of_their_host_go_on_where_they_speak_for_its_processes(shard: Shard) -> None:
+    assert of_hosts(shard.on_event(speaking("a", 0, 10))) == []
+    assert of_hosts(shard.on_event(speaking("b", 1, 11))) == [("a", 10), ("b", 11)]
+
+
+def test_when_nothing_is_promised_any_more_the_processes_are_silent(shard: Shard) -> None:
+    for rank, host in enumerate(("a", "b")):
+        shard.on_event(speaking(host, rank, 10))
+    shard.on_event(speaking("b", 1, 20))
+    opened = shard.open_stream()
+    assert opened is not None
+    assert opened.quiet_s == 0
+    assert ticks(shard.on_event(tick(10 + LATENESS_S))) == []
+    assert ticks(shard.on_event(tick(11 + LATENESS_S))) == [host_stream("j", "a")]
+    shard.on_event(speaking("a", 0, 21))
+    assert ticks(shard.on_event(tick(24))) == [], "it is back"
 
 
 def test_a_host_whose_samples_follow_each_other_again_is_left_to_them(shard: Shard) -> None:
