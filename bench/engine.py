@@ -27,6 +27,7 @@ from bench.rig.digesting_agents import DigestingAgents
 from bench.rig.engine import Engine
 from bench.rig.flushes import flushed_every, together
 from bench.rig.from_log import ordered
+from bench.rig.vitals import with_vitals
 from bench.small import cpu_s
 from pacehound.bus.kafka import KafkaProducer
 from pacehound.bus.kafka_reader import read_to_end
@@ -126,7 +127,7 @@ def _filled(
     n_events = 0
 
     def of_calls() -> Iterator[Event]:
-        for event in flushed_every(simulation.events(), 1 if form == "digests" else flush_s):
+        for event in flushed_every(with_vitals(simulation.events()), 1 if form == "digests" else flush_s):
             if isinstance(event, CallBatch):
                 sizes.append(len(event))
             yield event
