@@ -29,6 +29,7 @@ from pacehound.model.events import (
     Topology,
     Watermark,
 )
+from pacehound.model.flushes import entries_of
 from pacehound.model.identity import event_id
 from pacehound.model.rounds import Rounds
 from pacehound.model.spans import SpannedTopology, in_full, in_short
@@ -53,6 +54,25 @@ _RATES = ("send_rate", "recv_rate")
 _LINE = {"seq": np.int64, "op": np.int8, "size_bytes": np.int64, "algorithm": np.int8}
 _PAIR = ("communicator", "sender", "receiver")
 """Of each line of a pair: the place of its communicator among those that are named, and its ranks."""
+
+
+_ENTRY_CELLS = 5
+"""An entry of a promise takes as much as so many cells: 200 bytes of JSON."""
+
+
+def cells_of(one: Concluded) -> int:
+    """How much it takes of a message: rounds times ranks, of 24 to 40 bytes each, and what takes as much of others."""
+    match one:
+        case Rounds() | DigestedPairs():
+            return one.arrival_ns.size
+        case Topology() | Markers() | Progress():
+            return _ENTRY_CELLS * entries_of(one)
+        case IterationSample():
+            return len(one.ranks)
+        case SignatureMismatch():
+            return _ENTRY_CELLS * len(one.called)
+        case _:
+            return _ENTRY_CELLS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

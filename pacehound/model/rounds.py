@@ -5,7 +5,8 @@ Stage one of the streams joins the calls of all ranks into rounds; stage two wor
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -122,6 +123,37 @@ class Rounds:
         edge = (int(self.seq[0]), int(self.seq[-1])) if len(self) else ()
         pair = self.ranks if self.is_pair else ()
         return event_id("rounds", self.job, self.attempt, self.communicator, self.source, pair, edge)
+
+
+def joined_rounds(blocks: Sequence[Rounds]) -> list[Rounds]:
+    """Rounds of the same ranks that have the same columns as one block, in order of `seq`; blocks as they first came.
+
+    Parameters
+    ----------
+    blocks
+        All of one attempt of one job.
+
+    """
+    alike: dict[tuple[object, ...], list[Rounds]] = {}
+    for block in blocks:
+        has = block.send_rate is not None, block.recv_rate is not None, block.algorithm is not None
+        # The number of its ranks tells most communicators apart before all of them are compared.
+        key = block.communicator, block.is_pair, len(block.ranks), block.source, block.sees, has, block.ranks
+        alike.setdefault(key, []).append(block)
+    return [some[0] if len(some) == 1 else _one_block(some) for some in alike.values()]
+
+
+def _one_block(blocks: Sequence[Rounds]) -> Rounds:
+    columns: dict[str, Any] = {
+        name: np.concatenate([getattr(block, name) for block in blocks])
+        for name in COLUMNS
+        if getattr(blocks[0], name) is not None
+    }
+    seq = columns["seq"]
+    if (seq[1:] < seq[:-1]).any():
+        order = np.argsort(seq, kind="stable")
+        columns = {name: column[order] for name, column in columns.items()}
+    return replace(blocks[0], **columns)
 
 
 def columns_at(of: object, lines: Lines) -> dict[str, Any]:

@@ -12,17 +12,18 @@ from typing import NamedTuple, cast
 from pacehound.bus.kafka import MAX_MESSAGE_BYTES
 from pacehound.errors import InvalidEvent
 from pacehound.model import codec
-from pacehound.model.conclusions import Concluded, Conclusions
+from pacehound.model.conclusions import Concluded, Conclusions, cells_of
 from pacehound.model.digested_pairs import DigestedPairs
+from pacehound.model.events import Tick
 from pacehound.model.flushes import Flush
-from pacehound.model.rounds import Rounds
 from pacehound.model.routing import Event
+from pacehound.model.shards import SHARD_KEY
 
 LARGEST_OUTPUT_BYTES = MAX_MESSAGE_BYTES - 64 * 1024
 """Key, stamp and Kafka's own frame need some room, too."""
 MAX_CONCLUDED_CELLS = 16_384
-"""Rounds times ranks that are said at once, of 24 to 40 bytes each: what is larger by itself is said by itself, or cut
-where that can be done."""
+"""Cells that are said at once, half a megabyte (`pacehound.model.conclusions.cells_of`): what is larger by itself is
+said by itself, or cut where that can be done."""
 
 
 class Followed(NamedTuple):
@@ -33,13 +34,13 @@ class Followed(NamedTuple):
 
 
 def told(followed: Iterable[Followed]) -> Iterator[Event]:
-    """What follows from some events, in order: from flushes at once, from anything else as it is.
+    """What follows from some events, in order: from those of a shard at once, from anything else as it is.
 
     Digests of pairs are said among conclusions alone, whatever they follow from.
     """
-    for (job, attempt, is_of_flushes), some in groupby(followed, _whose):
+    for (job, attempt, is_of_shard), some in groupby(followed, _whose):
         results = [result for one in some for result in one.results]
-        if results and (is_of_flushes or any(isinstance(result, DigestedPairs) for result in results)):
+        if results and (is_of_shard or any(isinstance(result, DigestedPairs) for result in results)):
             yield from _concluded(job, attempt, results)
         else:
             yield from cast(Sequence[Event], results)
@@ -77,7 +78,9 @@ def together(bodies: Iterable[tuple[Event, bytes]]) -> Iterator[tuple[str, bytes
 
 
 def _whose(one: Followed) -> tuple[str, int, bool]:
-    return one.event.job, one.event.attempt, isinstance(one.event, Flush)
+    event = one.event
+    is_of_shard = isinstance(event, Flush) or (isinstance(event, Tick) and event.stream.startswith(SHARD_KEY))
+    return event.job, event.attempt, is_of_shard
 
 
 def _concluded(job: str, attempt: int, results: Sequence[Event | DigestedPairs]) -> list[Event]:
@@ -89,7 +92,7 @@ def _concluded(job: str, attempt: int, results: Sequence[Event | DigestedPairs])
             said.append(result)
             portion = None
             continue
-        cells = result.arrival_ns.size if isinstance(result, (Rounds, DigestedPairs)) else 1
+        cells = cells_of(result)
         if portion is None or n_cells + cells > MAX_CONCLUDED_CELLS:
             portion = []
             said.append(portion)

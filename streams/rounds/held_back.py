@@ -1,8 +1,8 @@
 """What a shard concludes and nobody can use yet: told each second once, and not whenever a host has spoken.
 
-A job's time goes on in whole ticks and with the ends of long iterations, when all of its streams have come so far. Of a
-job of thousands of hosts nearly each word raises the watermark of some communicator, and with the end of an iteration
-completes some round of digests: none of them is worth a message by itself.
+A job's time goes on in whole ticks and with the ends of long iterations, when all of its streams have come so far.
+Nearly each word of a host raises the watermark of some communicator, closes some rounds and says how far ranks are:
+none of that is worth a message by itself. Rounds of a communicator are one block then, whoever has closed them.
 """
 
 from __future__ import annotations
@@ -10,18 +10,28 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, TypeVar, cast
 
-from pacehound.model.events import Watermark
+from pacehound.model.conclusions import cells_of
+from pacehound.model.digested_pairs import DigestedPairs
+from pacehound.model.events import IterationSample, Markers, Progress, Watermark
+from pacehound.model.rounds import Rounds, joined_rounds
 from streams.rounds.iterations import ends_long_iteration
 from streams.rounds.merge import CLOSED_NS
 
 T = TypeVar("T")
 
+MAX_WAITING_CELLS = 16_384
+"""What waits at most: as much as is said at once (`streams/kafka/outputs.py`)."""
+
+_MAY_WAIT = (Rounds, DigestedPairs, Progress, Markers, IterationSample)
+"""What stage two keeps until the job's time has come to it. (A communicator is waited for from its announcement on.)"""
+
 
 class HeldBack:
-    """The last watermark of each stream of a shard.
+    """The last watermark of each stream of a shard, and what stands before them.
 
     They are held until the lowest of the watermarks that are expected has come to another tick, a long iteration has
-    ended or a stream has; rounds of digests are asked for then: of all streams, or of those that have ended.
+    ended or a stream has; rounds of digests are asked for then: of all streams, or of those that have ended. What
+    stands before them is told sooner if it is much, or if something is among it that cannot wait.
 
     Examples
     --------
@@ -37,15 +47,19 @@ class HeldBack:
         self._tick_ns = tick_ns
         self._ticks: dict[str, int] = {}  # by stream, up to which tick it has come
         self._watermarks: dict[str, Watermark] = {}  # by stream, those that are held
+        self._waiting: list[Any] = []  # what is told before them, in order
+        self._n_cells = 0  # of that
         self._lowest, self._n_lowest = 0, 0  # of the ticks, and how many streams have come no further
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what follows from the rest."""
-        return {name: value for name, value in self.__dict__.items() if name not in ("_lowest", "_n_lowest")}
+        derived = ("_n_cells", "_lowest", "_n_lowest")
+        return {name: value for name, value in self.__dict__.items() if name not in derived}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Find the lowest again."""
         self.__dict__.update(state)
+        self._n_cells = sum(map(cells_of, self._waiting))
         self._find_lowest()
 
     def expect(self, streams: Iterable[str]) -> None:
@@ -81,14 +95,24 @@ class HeldBack:
 
         """
         raised = [one for one in concluded if isinstance(one, Watermark)]
-        told: list[Any] = [one for one in concluded if not isinstance(one, Watermark)]
-        is_time = self._raise(raised) or any(ends_long_iteration(one, self._tick_ns) for one in told)
+        others: list[Any] = [one for one in concluded if not isinstance(one, Watermark)]
+        self._waiting += others
+        self._n_cells += sum(map(cells_of, others))
+        is_time = self._raise(raised) or any(ends_long_iteration(one, self._tick_ns) for one in others)
         ended = [one.stream for one in raised if one.time_ns >= CLOSED_NS]
         if is_time or ended:
-            told += rounds(None if is_time else ended)
-            told += self._watermarks.values()
+            told = [*self._told(), *rounds(None if is_time else ended), *cast(Iterable[Any], self._watermarks.values())]
             self._watermarks = {}
-        return cast(list[T], told)
+            return told
+        if self._n_cells >= MAX_WAITING_CELLS or not all(isinstance(one, _MAY_WAIT) for one in others):
+            return cast(list[T], self._told())
+        return []
+
+    def _told(self) -> list[Any]:
+        """What has waited: rounds of the same ranks as one block."""
+        waiting, self._waiting, self._n_cells = self._waiting, [], 0
+        rounds = [one for one in waiting if isinstance(one, Rounds)]
+        return [*(one for one in waiting if not isinstance(one, Rounds)), *joined_rounds(rounds)]
 
     def _raise(self, raised: Sequence[Watermark]) -> bool:
         """Whether the lowest of them has come to another tick with these."""

@@ -84,7 +84,7 @@ _PLAIN: dict[type, str] = {
     StageOne: "_lateness_ns _shared communicator is_closed _host _patience",
     Shard: "_settings _lateness_ns _tick_ns _stages _over _digests _beats _held _quiet_ns _beat_ns",
     Heartbeats: "_longest_ns _waiting _promised_ns",
-    HeldBack: "_tick_ns _ticks _watermarks",
+    HeldBack: "_tick_ns _ticks _watermarks _waiting",
     CommunicatorOperator: (
         "job attempt communicator is_world members _created_ns _lateness_ns _hosts _claimed _gone _collectives _pairs "
         "_sees _source _digests _shared _watermark_ns _sent_watermark_ns _ticked_ns _mismatches counts _iterations"

@@ -202,6 +202,7 @@ def test_what_went_to_another_worker_is_not_called_silent_here() -> None:
 SAME = {"job": "j", "attempt": 0}
 FLUSH = Flush(**SAME, host="h", shard=0)  # type: ignore[arg-type]
 TICK = Tick(**SAME, time_ns=9, stream="shard:j/0/0")  # type: ignore[arg-type]
+TICK_OF_ONE = Tick(**SAME, time_ns=9, stream="a communicator")  # type: ignore[arg-type]
 RAISED = Watermark(**SAME, time_ns=9, stream="a")  # type: ignore[arg-type]
 
 
@@ -246,11 +247,12 @@ def test_digests_of_pairs_travel_among_conclusions_whatever_they_follow_from() -
     assert lines_of(told) == lines_of([pairs])
 
 
-def test_without_digests_of_pairs_what_follows_from_no_flush_is_said_one_by_one() -> None:
+def test_without_digests_of_pairs_what_follows_from_nothing_of_a_shard_is_said_one_by_one() -> None:
     results: list[Event | DigestedPairs] = [RAISED, RAISED]
-    assert following(TICK, results) == results
+    assert following(TICK_OF_ONE, results) == results
     assert following(FLUSH, []) == []
     assert [type(event) for event in following(FLUSH, results)] == [Conclusions]
+    assert [type(event) for event in following(TICK, results)] == [Conclusions]
 
 
 def test_what_follows_from_flushes_that_came_together_is_said_at_once_and_of_others_apart() -> None:
@@ -258,7 +260,11 @@ def test_what_follows_from_flushes_that_came_together_is_said_at_once_and_of_oth
     said = list(told([Followed(FLUSH, [RAISED]), Followed(FLUSH, []), Followed(FLUSH, [RAISED, RAISED])]))
     assert [type(event) for event in said] == [Conclusions]
     assert heard(said) == [RAISED] * 3
-    apart = [Followed(FLUSH, [RAISED]), Followed(TICK, [RAISED]), Followed(another, [replace(RAISED, attempt=1)])]
+    apart = [
+        Followed(FLUSH, [RAISED]),
+        Followed(TICK_OF_ONE, [RAISED]),
+        Followed(another, [replace(RAISED, attempt=1)]),
+    ]
     assert [(type(event), event.attempt) for event in told(apart)] == [
         (Conclusions, 0),
         (Watermark, 0),
