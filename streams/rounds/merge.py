@@ -87,22 +87,16 @@ class Merge(Generic[EventT]):
         self._fresh: list[tuple[Rounds, int]] = []  # rounds nobody has looked at yet, and their stream's watermark
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without what follows from the rest; events with their ids, by which those of one stream and time are ordered.
-
-        Older workers read the same.
-        """
+        """Without what follows from the rest."""
         self._settle()
-        events = sorted((time_ns, stream, event.identity(), n, event) for time_ns, stream, n, event in self._events)
         left_out = ("_n_lowest", "_fresh")
         state = {name: value for name, value in self.__dict__.items() if name not in left_out}
-        return state | {"_events": events, "_rounds": [waiting.without_gone() for waiting in self._rounds]}
+        return state | {"_rounds": [waiting.without_gone() for waiting in self._rounds]}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """How many are lowest is counted again when one of them rises."""
         self.__dict__.update(state)
         self._n_lowest, self._fresh = 0, []
-        self._events = [(time_ns, stream, n, event) for time_ns, stream, _, n, event in state["_events"]]
-        heapq.heapify(self._events)
 
     def expect(self, stream: str) -> None:
         """Wait for a stream from now on."""
@@ -208,15 +202,14 @@ class Merge(Generic[EventT]):
         return min(times, default=None)
 
     def take_events(self, until_ns: int) -> list[EventT]:
-        """Events up to `until_ns`, ordered by (time, stream, id); they are removed."""
+        """Events up to `until_ns`, ordered by (time, stream, host, id); they are removed."""
         taken: list[tuple[int, str, int, EventT]] = []
         while self._events and self._events[0][0] <= until_ns:
             taken.append(heapq.heappop(self._events))
         ordered: list[EventT] = []
         for _, together in groupby(taken, key=lambda entry: entry[:2]):
             same = [entry[3] for entry in together]
-            # Ids are made only where they decide: most streams say one thing at a time.
-            ordered += sorted(same, key=lambda event: event.identity()) if len(same) > 1 else same
+            ordered += _in_order(same) if len(same) > 1 else same  # most streams say one thing at a time
         return ordered
 
     def take_rounds(self, until_ns: int) -> list[Rounds | DigestedPairs]:
@@ -242,6 +235,14 @@ class Merge(Generic[EventT]):
         self._first_rounds_ns = min((waiting.first_ns for waiting in later_rounds), default=None)
         taken.sort(key=lambda r: (r.communicator, r.is_pair, r.ranks, int(r.seq[0]) if len(r) else -1))
         return [*taken, *together(pairs)]
+
+
+def _in_order(same: Sequence[EventT]) -> list[EventT]:
+    """Events of one stream and time. Ids are made only where they decide: hosts promise at the same times."""
+    hosts: list[str] = [getattr(event, "host", "") for event in same]
+    ids = [""] * len(same) if len(set(hosts)) == len(hosts) else [event.identity() for event in same]
+    order = sorted(range(len(same)), key=lambda at: (hosts[at], ids[at]))
+    return [same[at] for at in order]
 
 
 def together(parts: Sequence[DigestedPairs]) -> list[DigestedPairs]:

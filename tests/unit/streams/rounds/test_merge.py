@@ -8,11 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pacehound.model.digested_pairs import DigestedPairs
-from pacehound.model.events import HostSample
+from pacehound.model.events import HostSample, Topology
 from pacehound.model.rounds import Rounds
 from pacehound.settings import Settings
 from streams.rounds.merge import CLOSED_NS, Merge
 from streams.snapshots.schema import state_codec
+from tests.fakes.events import topology
 from tests.fakes.examples import tries
 from tests.fakes.made_pairs import drawn_pairs, pairs_of
 
@@ -35,24 +36,26 @@ def sample(time_ns: int, host: str) -> HostSample:
 @given(
     st.lists(st.tuples(st.integers(0, 3), st.sampled_from("abc"), st.sampled_from("xyz")), max_size=12), st.booleans()
 )
-def test_events_come_by_time_stream_and_id_also_after_a_snapshot(
+def test_events_come_by_time_stream_and_host_also_after_a_snapshot(
     pushed: list[tuple[int, str, str]], is_restored: bool
 ) -> None:
     merge: Merge[HostSample] = Merge()
     for time_ns, stream, host in pushed:
         merge.push(stream, sample(time_ns, host))
     if is_restored:
-        state, merge = merge.__getstate__(), Merge()
-        merge.__setstate__(state)
-    ordered = sorted(pushed, key=lambda one: (one[0], one[1], sample(one[0], one[2]).identity()))
-    assert [(event.time_ns, event.host) for event in merge.take_events(3)] == [(at, host) for at, _, host in ordered]
+        codec = state_codec(Settings())
+        merge = codec.decode(codec.encode(merge))
+    taken = merge.take_events(3)
+    assert [(event.time_ns, event.host) for event in taken] == [(at, host) for at, _, host in sorted(pushed)]
 
 
-def test_a_snapshot_holds_events_with_their_ids_as_workers_of_before_read_them() -> None:
-    merge: Merge[HostSample] = Merge()
-    event = sample(5, "h")
-    merge.push("host:j/h", event)
-    assert merge.__getstate__()["_events"] == [(5, "host:j/h", event.identity(), 1, event)]
+@given(st.permutations(["first", "second", "third"]))
+def test_what_one_host_says_at_one_time_comes_by_its_id(names: list[str]) -> None:
+    merge: Merge[Topology] = Merge()
+    said = [topology(name, host="h") for name in names]
+    for event in said:
+        merge.push("stream", event)
+    assert merge.take_events(0) == sorted(said, key=lambda event: event.identity())
 
 
 def lines_of(taken: list[Rounds | DigestedPairs]) -> list[tuple[str, tuple[int, ...], int, str]]:
