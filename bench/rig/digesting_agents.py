@@ -169,10 +169,8 @@ class DigestingAgents:
             agent.in_full.note_samples([sample])
             yield sample
             return
-        told, others = agent.in_full.in_short([sample], agent.quiet_ns)
-        yield from told
-        if others:
-            yield self._heartbeat(sample, ())
+        yield from agent.in_full.in_short([sample], agent.quiet_ns)
+        yield self._heartbeat(sample, ())
 
     def _heartbeat(self, said: Progress | HostSample, communicators: tuple[str, ...]) -> Flush:
         """That of some communicators, or of the host's processes: `together` makes one of them."""

@@ -110,8 +110,7 @@ def _at_once(events: list[Event], shards: dict[str, int], host: _Said) -> Iterat
     for event in events:
         if isinstance(event, HostSample) and event.attempt in until_ns and not event.closed:
             in_short.add(event.attempt)
-            changed, _ = host.in_full.in_short([event], 0)
-            besides += map(host.words.next, changed)
+            besides += map(host.words.next, host.in_full.in_short([event], 0))
         elif isinstance(event, HostSample):
             host.in_full.note_samples([event])
             besides.append(host.words.next(event))

@@ -25,7 +25,7 @@ from collector.agent.flush_times import FlushTimes
 from collector.agent.host_words import HostWords
 from collector.agent.node_agent import GUARD_NS
 from collector.agent.said_in_full import SaidInFull
-from collector.agent.saying import outgoing, outgoing_at_once, outgoing_iteration, shards_of
+from collector.agent.saying import outgoing, outgoing_at_once, outgoing_iteration, outgoing_promises, shards_of
 from collector.calls import rows as call_rows
 from collector.calls.communicators import Communicator
 from collector.calls.digests import DigestState, IterationDigests, Mark
@@ -183,19 +183,22 @@ class _Host:
         markers = self._markers(promised_ns)
         settled += [markers] if markers is not None else []
         in_short = [self._promise(known, promised_ns) for known in self._known]
-        samples = [self._sample(now_ns, is_last=is_last)]
-        if is_usual and self._in_full.says_all(settled, in_short):
-            samples, others = self._in_full.in_short(samples, times.quiet_ns)
-            samples = list(map(self._words.next, samples))
-            behind_ns = {attempt: self._words.promise(attempt, promised_ns) for attempt in others}
-            messages = outgoing_iteration(settled, in_short, self._shards, quiet_ns=times.quiet_ns, behind_ns=behind_ns)
+        is_short = is_usual and self._in_full.says_all(settled, in_short)
+        quiet_ns = times.quiet_ns if is_short else 0
+        sample = self._sample(now_ns, is_last=is_last)
+        changed = [sample] if is_last else self._in_full.in_short([sample], quiet_ns)
+        samples = list(map(self._words.next, changed))
+        behind_ns = {} if is_last else {sample.attempt: self._words.promise(sample.attempt, promised_ns)}
+        if is_short:
+            messages = outgoing_iteration(settled, in_short, self._shards, quiet_ns=quiet_ns, behind_ns=behind_ns)
             times.may_be_quiet(now_ns)
         else:
             promises = self._promises(promised_ns, is_last=is_last)
-            messages = [*outgoing_at_once(settled, self._shards), *outgoing_at_once(promises, self._shards)]
+            messages = [
+                *outgoing_at_once(settled, self._shards),
+                *outgoing_promises(promises, self._shards, behind_ns),
+            ]
             self._in_full.note(in_short)
-            self._in_full.note_samples(samples)
-            samples = list(map(self._words.next, samples))
         messages += map(outgoing, samples)
         for topic, key, value in joined([message.payload for message in messages]):
             yield Due(now_ns - self._spec.start_unix_ns, topic.name, key, value)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -159,6 +159,7 @@ class Agent:
         self._sharded_from_ranks = state.sharded_from_ranks
         self._in_full = SaidInFull()
         self._words = HostWords()
+        self._n_refused = 0  # of what was delivered
         # Workers that read calls apart know no digests.
         is_together = state.messages is MessageForm.TOGETHER
         self.assembler = CallAssembler(
@@ -426,8 +427,11 @@ class Agent:
             detail = outgoing_at_once(kept, self._shards(), is_detail=True)
         # Before the sample that lets the host's time go on, so that nobody has to think of them as late.
         operations = operations_of(records_by_ring, job=self._job.job, host=self._job.host, clock=self._job.clock)
-        if operations:
-            self._in_full.forget_samples()  # they have times of their own: a sample is the word behind them
+        n_refused = self.delivery.counts.rejected_records + self.delivery.counts.refused_messages
+        if operations or n_refused != self._n_refused:
+            # Operations have times of their own, and what is refused may be the word behind which promises would speak.
+            self._in_full.forget_samples()
+        self._n_refused = n_refused
         measured, self._measured = self._measured, []
         seen = [*self._seen(), *map(outgoing, map(self._words.next, measured)), *map(outgoing, operations)]
         coming_bytes = sum(len(message.payload) for message in [*messages, *detail, *seen]) + _PROGRESS_ROOM_BYTES
@@ -449,17 +453,17 @@ class Agent:
             self._job.job, self._job.host, unix_ns, closed_why, unseen=unseen, claimed=claimed
         )
         answers, self._answers = self._answers, []
-        if is_usual and self._in_full.says_all(settled, promised):
-            quiet_ns = self._flush_times.quiet_ns
-            changed, others = self._in_full.in_short(samples, quiet_ns)
-            words = [outgoing(self._words.next(sample)) for sample in changed]
-            until_ns = promised_ns(promised)
-            behind_ns = {attempt: self._words.promise(attempt, until_ns[attempt]) for attempt in others}
+        is_short = is_usual and self._in_full.says_all(settled, promised)
+        quiet_ns = self._flush_times.quiet_ns if is_short else 0
+        words, last_words, behind_ns = self._of_processes(samples, promised, quiet_ns)
+        if is_short:
             said = outgoing_iteration(settled, promised, self._shards(), quiet_ns=quiet_ns, behind_ns=behind_ns)
-            messages = [*said, *detail, *seen, *words, *map(outgoing, answers)]
+            messages = [*said, *detail, *seen, *words]
             self._flush_times.may_be_quiet(now_ns)
         else:
-            messages += [*detail, *seen, *self._said_in_full(samples, promised), *map(outgoing, answers)]
+            messages += [*detail, *seen, *words, *self._promises(promised, behind_ns)]
+            self._in_full.note(promised)
+        messages += [*last_words, *map(outgoing, answers)]
         self._outbox.save(messages, msgspec.msgpack.encode(self._state()), now_ns)
         if self._outbox.is_saved:
             self._rings.remove_finished()
@@ -470,26 +474,36 @@ class Agent:
         if self._host_watch is not None and not closed_why:
             self._host_watch.consider(promised, self.processes.alive(), now_ns, unix_ns)
 
-    def _said_in_full(self, samples: Sequence[HostSample], promised: Sequence[Progress]) -> list[Outgoing]:
-        """How far ranks are; of processes no more than that they are as before, where that is so.
+    def _of_processes(
+        self, samples: Sequence[HostSample], promised: Sequence[Progress], quiet_ns: int
+    ) -> tuple[list[Outgoing], list[Outgoing], dict[int, int]]:
+        """What is said of processes beside promises that hold for `quiet_ns`.
 
-        That a job has ended here is its host's last word. While the receiver is away all is said: it may take the host
-        for a silent one, of which a sample says that it is back.
+        While the receiver is away all is said: it may take the host for a silent one, of which a sample says that it is
+        back.
+
+        Returns
+        -------
+        Samples that are said, before promises; samples that say that the job has ended here, behind everything else;
+        and the attempts whose processes promises speak for, each with the word behind which they do.
+
         """
-        until_ns = promised_ns(promised)
-        if self._messages is MessageForm.APART or self.delivery.receiver_said:
-            until_ns = {}
-        others = [sample for sample in samples if sample.attempt in until_ns and not sample.closed]
-        alone = [sample for sample in samples if sample not in others]
-        self._in_full.note(promised)
-        self._in_full.note_samples(alone)
-        changed, _ = self._in_full.in_short(others, 0)
-        words = [outgoing(self._words.next(sample)) for sample in [*changed, *alone]]
-        promises = self._said(promised)
-        if others:
-            behind_ns = {one.attempt: self._words.promise(one.attempt, until_ns[one.attempt]) for one in others}
-            promises = outgoing_promises(promised, self._shards(), behind_ns)
-        return [*promises, *words]
+        speaks = self._messages is MessageForm.TOGETHER and not self.delivery.receiver_said
+        until_ns = promised_ns(promised) if speaks else {}
+        in_short = [sample for sample in samples if sample.attempt in until_ns and not sample.closed]
+        in_full = [sample for sample in samples if sample not in in_short]
+        self._in_full.note_samples(in_full)
+        changed = self._in_full.in_short(in_short, quiet_ns)
+        said = {sample.attempt: outgoing(self._words.next(sample)) for sample in [*changed, *in_full]}
+        closed = {sample.attempt for sample in in_full if sample.closed}
+        behind_ns = {one.attempt: self._words.promise(one.attempt, until_ns[one.attempt]) for one in in_short}
+        words = [message for attempt, message in said.items() if attempt not in closed]
+        return words, [said[attempt] for attempt in sorted(closed)], behind_ns
+
+    def _promises(self, promised: Sequence[Progress], behind_ns: Mapping[int, int]) -> list[Outgoing]:
+        if not behind_ns:
+            return self._said(promised)
+        return outgoing_promises(promised, self._shards(), behind_ns)
 
     def _said(self, events: Sequence[HostCall]) -> list[Outgoing]:
         if self._messages is MessageForm.APART:
@@ -507,6 +521,7 @@ class Agent:
             try:
                 messages.append(outgoing(replace(event, agent=self._own()) if isinstance(event, HostVitals) else event))
             except ValueError as error:
+                self._in_full.forget_samples()  # promises would wait for that word
                 self._warn_once(f"{type(event).__name__} cannot be said: {error}")
         return messages
 

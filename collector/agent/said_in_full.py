@@ -54,22 +54,11 @@ class SaidInFull:
         """These were said in full: all that there are."""
         self._said = {_key(one): _lasting(one) for one in promised}
 
-    def in_short(self, samples: Iterable[HostSample], quiet_ns: int) -> tuple[list[HostSample], set[int]]:
-        """What has to be said of processes beside a heartbeat that holds for `quiet_ns`.
-
-        Returns
-        -------
-        The samples that are to be said, which are noted, and the attempts whose processes the heartbeat speaks for.
-
-        """
-        said, others = [], set()
-        for sample in samples:
-            if self.has_said(sample, quiet_ns):
-                others.add(sample.attempt)
-            else:
-                said.append(replace(sample, quiet_ns=SAMPLE_EVERY_NS))
+    def in_short(self, samples: Iterable[HostSample], quiet_ns: int) -> list[HostSample]:
+        """What has to be said of processes beside promises that hold for `quiet_ns`: these are noted."""
+        said = [replace(one, quiet_ns=SAMPLE_EVERY_NS) for one in samples if not self.has_said(one, quiet_ns)]
         self.note_samples(said)
-        return said, others
+        return said
 
     def has_said(self, sample: HostSample, quiet_ns: int) -> bool:
         """It says what the last one of its attempt said, and that one will do for `quiet_ns` more."""

@@ -19,6 +19,7 @@ class FakeReceiver:
     def __init__(self) -> None:
         self.is_away = False
         self.refuses: set[bytes] = set()
+        self.rejects: type | None = None
         self.requests: list[list[bytes]] = []
         self.messages: dict[bytes, None] = {}
 
@@ -28,9 +29,13 @@ class FakeReceiver:
         if any(message in self.refuses for message in messages):
             raise RejectedMessage("400: one of these is wrong")
         self.requests.append(list(messages))
-        for message in messages:
+        taken = [message for message in messages if not any(isinstance(e, self._rejects()) for e in said_in(message))]
+        for message in taken:
             self.messages[message] = None
-        return SendResult()
+        return SendResult(rejected=len(messages) - len(taken))
+
+    def _rejects(self) -> tuple[type, ...]:
+        return () if self.rejects is None else (self.rejects,)
 
     def close(self) -> None:
         pass

@@ -17,7 +17,7 @@ from collector.calls.rings import CALL, Records
 from pacehound.model import codec
 from pacehound.model.calls import DTYPE_CODE, CallBatch
 from pacehound.model.digests import is_kept, is_of_digests
-from pacehound.model.events import Progress
+from pacehound.model.events import HostSample, Progress
 from pacehound.model.flushes import Flush
 from pacehound.settings import StreamSettings
 from tests.fakes.agent_run import MS, UNIX_NS, AgentRun
@@ -257,6 +257,19 @@ def slowly(run: AgentRun, rings: Sequence[RingFile], steps: Iterable[int]) -> No
         for ring in rings:
             ring.done(step, run.now_ns - 200 * MS, run.now_ns - 100 * MS)
             ring.marker(step, run.now_ns)
+
+
+def test_a_restart_that_has_joined_nothing_yet_is_said_beside_iterations_of_the_attempt_before(run: AgentRun) -> None:
+    """No promise speaks for its processes: they are said in full, each time."""
+    rings = [run.joined(rank) for rank in (0, 1)]
+    slowly(run, rings, range(10))
+    run.ring(5, attempt=1)
+    n_beats = said_of_the_time(run)[1]
+    slowly(run, rings, range(10, 12))
+    said = [sample for sample in run.receiver.of(HostSample) if sample.attempt == 1]
+    assert len(said) >= 3
+    assert {sample.quiet_ns for sample in said} == {0}
+    assert said_of_the_time(run)[1] > n_beats
 
 
 def test_an_iteration_is_told_with_its_marks_and_the_time_in_one(run: AgentRun) -> None:

@@ -128,6 +128,23 @@ def test_promises_speak_behind_what_was_seen_before_them(tmp_path: Path) -> None
     assert heartbeats(run)[-1].behind_ns == seen.time_ns > sample.time_ns
 
 
+def test_promises_do_not_wait_for_a_word_that_was_refused(tmp_path: Path) -> None:
+    """Behind it a sample is said, as long as words are refused: a host's time goes on as before."""
+    run = WatchedRun(tmp_path)
+    run.joined(0)
+    run.flush()
+    run.receiver.rejects = HostVitals
+    for _ in range(2):
+        run.vitals.finish()
+        run.flush()  # in this one it is refused
+        for _ in range(5):
+            run.flush()
+        last = run.receiver.of(HostSample)[-1]
+        assert heartbeats(run)[-1].behind_ns == last.time_ns
+    assert len(run.receiver.of(HostSample)) == 3
+    assert run.receiver.of(HostVitals) == []
+
+
 def test_what_a_long_look_has_seen_is_of_no_time_that_was_promised_meanwhile(tmp_path: Path) -> None:
     run = WatchedRun(tmp_path)
     run.joined(0)
