@@ -8,6 +8,10 @@
 #include "loops.h"
 
 #include <math.h>
+#include <stdlib.h>
+
+/* The `direction` of a row whose rank sends to its peer (pacehound/model/codes.py). */
+static const int8_t SEND = 1;
 
 /* The rows of a host's flush, one part (those of a communicator) behind the other. `direction` is NULL where all of
  * them are collectives, `is_backward` where no row has times that go backwards, and the last three where no row has a
@@ -61,6 +65,54 @@ API void rows_look(int64_t first, int64_t after, const struct rows *rows, const 
     }
 }
 
+/* A row between two ranks. */
+struct pair_row {
+    int32_t sender, receiver;
+    int64_t row;
+};
+
+static int by_pair(const void *left, const void *right)
+{
+    const struct pair_row *a = left, *b = right;
+    if (a->sender != b->sender)
+        return a->sender < b->sender ? -1 : 1;
+    if (a->receiver != b->receiver)
+        return a->receiver < b->receiver ? -1 : 1;
+    return a->row < b->row ? -1 : 1;
+}
+
+/* Part the rows from `first` to before `after` by whom they are between: `index` gets collectives in order, and behind
+ * them the rows of each pair, in order of sender and receiver and within a pair as they were. `pairs` gets a line for
+ * each pair: sender, receiver, and where its rows end in `index`. Both and `room` have space for that many rows.
+ * Returns how many are collectives, and writes how many pairs there are. */
+API int64_t rows_part(int64_t first, int64_t after, const struct rows *rows, struct pair_row *room, int64_t *index,
+                      int64_t *pairs, int64_t *n_pairs)
+{
+    int64_t n_collectives = 0, n = 0;
+    *n_pairs = 0;
+    for (int64_t i = first; i < after; i++) {
+        if (!rows->direction || !rows->direction[i]) {
+            index[n_collectives++] = i;
+            continue;
+        }
+        bool sends = rows->direction[i] == SEND;
+        room[n++] = (struct pair_row){sends ? rows->rank[i] : rows->peer[i], sends ? rows->peer[i] : rows->rank[i], i};
+    }
+    qsort(room, (size_t)n, sizeof(*room), by_pair);
+    int64_t *at = index + n_collectives, *line = pairs;
+    for (int64_t i = 0; i < n; i++) {
+        at[i] = room[i].row;
+        if (i == n - 1 || room[i].sender != room[i + 1].sender || room[i].receiver != room[i + 1].receiver) {
+            line[0] = room[i].sender;
+            line[1] = room[i].receiver;
+            line[2] = n_collectives + i + 1;
+            line += 3;
+            (*n_pairs)++;
+        }
+    }
+    return n_collectives;
+}
+
 /* Times as they can be; returns of how many rows they go backwards: their starts and ends are taken for unseen. */
 API int64_t rows_without_backward_times(int64_t n_rows, int64_t *times)
 {
@@ -109,8 +161,6 @@ struct grid {
     double *send_rate, *recv_rate;
     int8_t *algorithm;
 };
-
-static const int8_t SEND = 1;
 
 /* Put rows into a grid whose first line is that of `base`; no line lies behind its last. Counted are those that came
  * late, and twice: rows of closed lines are not taken, and of two for one place the first one is.

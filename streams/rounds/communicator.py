@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -43,7 +42,7 @@ from streams.rounds.grids import Grids
 from streams.rounds.iterations import IterationTracker
 from streams.rounds.merge import CLOSED_NS
 from streams.rounds.mismatches import MismatchWatch
-from streams.rounds.row_loops import Look, look_at, members_in_c
+from streams.rounds.row_loops import Look, look_at, members_in_c, parted
 
 StageOneEvent = Digested | SignatureMismatch | IterationSample | Progress | Topology | Markers | Watermark
 
@@ -295,27 +294,14 @@ class CommunicatorOperator:
         if n_pairs == 0:
             to.collectives.add(rows, where, has_transfers=has_transfers)
             return
-        assert rows.direction is not None
-        is_pair = rows.direction[where] != NONE
-        to.collectives.add(rows, where.start + np.flatnonzero(~is_pair), has_transfers=has_transfers)
-        self._add_pairs(rows, where.start + np.flatnonzero(is_pair), to, has_transfers=has_transfers)
-
-    def _add_pairs(self, rows: CallRows, chosen: Int64Array, to: Grids, *, has_transfers: bool) -> None:
-        assert rows.direction is not None
-        width = int(self._ascending[-1]) + 1
-        mine, other = rows.rank[chosen].astype(np.int64), rows.peer[chosen].astype(np.int64)
-        key = np.where(rows.direction[chosen] == SEND, mine * width + other, other * width + mine)
-        # Rows of one pair lie side by side in this order, and within a pair as they were.
-        order = np.argsort(key, kind="stable")
-        in_order, keys = chosen[order], key[order]
-        starts = [0, *(np.flatnonzero(np.diff(keys)) + 1).tolist(), len(keys)]
-        for first, after in pairwise(starts):
-            pair = divmod(int(keys[first]), width)
+        collectives, pairs = parted(rows.in_c, where)
+        to.collectives.add(rows, collectives, has_transfers=has_transfers)
+        for pair, chosen in pairs:
             grid = to.pairs.get(pair)
             if grid is None:
                 grid = to.pairs[pair] = RoundGrid(2)
             to.fresh.add(pair)
-            grid.add(rows, in_order[first:after], is_pair=True, has_transfers=has_transfers)
+            grid.add(rows, chosen, is_pair=True, has_transfers=has_transfers)
 
     def _outsiders(self, rows: CallRows, where: slice) -> InvalidEvent:
         """Of ranks, else of peers, which are no members."""

@@ -132,6 +132,33 @@ def look_at(rows: RowsInC, where: slice, members: MembersInC) -> Look:
     return found
 
 
+def parted(rows: RowsInC, where: slice) -> tuple[Int64Array, list[tuple[tuple[int, int], Int64Array]]]:
+    """Which of some rows are collectives, and which are those of each pair of sender and receiver, in order of pairs.
+
+    All of them are indices, ascending; the columns are not looked at besides `direction`, `rank` and `peer`.
+    """
+    n = where.stop - where.start
+    memory, n_pairs = np.empty(6 * n, np.int64), _COUNT(0)
+    first = pointer(memory)
+    part = native_loops.loaded().rows_part
+    part.restype = _COUNT
+    end: int = part(
+        _COUNT(where.start),
+        _COUNT(where.stop),
+        ctypes.byref(rows),
+        ctypes.c_void_p(first),
+        ctypes.c_void_p(first + 16 * n),
+        ctypes.c_void_p(first + 24 * n),
+        ctypes.byref(n_pairs),
+    )
+    index, lines = memory[2 * n : 3 * n], memory[3 * n : 3 * n + 3 * n_pairs.value].reshape(-1, 3).tolist()
+    collectives, pairs = index[:end], []
+    for sender, receiver, after in lines:
+        pairs.append(((sender, receiver), index[end:after]))
+        end = after
+    return collectives, pairs
+
+
 def without_backward_times(
     launch: Int64Array, start: Int64Array, end: Int64Array
 ) -> tuple[Int64Array, Int64Array, Int64Array, int]:
