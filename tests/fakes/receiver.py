@@ -29,13 +29,14 @@ class FakeReceiver:
         if any(message in self.refuses for message in messages):
             raise RejectedMessage("400: one of these is wrong")
         self.requests.append(list(messages))
-        taken = [message for message in messages if not any(isinstance(e, self._rejects()) for e in said_in(message))]
-        for message in taken:
-            self.messages[message] = None
-        return SendResult(rejected=len(messages) - len(taken))
+        rejected = [message for message in messages if self._is_rejected(message)]
+        for message in messages:
+            if message not in rejected:
+                self.messages[message] = None
+        return SendResult(rejected=len(rejected))
 
-    def _rejects(self) -> tuple[type, ...]:
-        return () if self.rejects is None else (self.rejects,)
+    def _is_rejected(self, message: bytes) -> bool:
+        return self.rejects is not None and any(isinstance(event, self.rejects) for event in said_in(message))
 
     def close(self) -> None:
         pass
