@@ -60,7 +60,7 @@ def check_quiet(quiet_ns: int) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostSample:
-    """The training processes of one host, once a minute and at once when one changes.
+    """The training processes of one host, once or twice a minute and at once when one changes.
 
     `closed` says that the job has ended on this host, and `closed_why` how (`pacehound.model.job_end`). For `quiet_ns`
     there may be no other sample, because heartbeats say that nothing has changed (`pacehound.model.flushes`); whoever
