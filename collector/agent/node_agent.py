@@ -458,7 +458,7 @@ class Agent:
         words, last_words, behind_ns = self._of_processes(samples, promised, quiet_ns)
         if is_short:
             said = outgoing_iteration(settled, promised, self._shards(), quiet_ns=quiet_ns, behind_ns=behind_ns)
-            messages = [*said, *detail, *seen, *words]
+            messages = [*seen, *words, *said, *detail]
             self._flush_times.may_be_quiet(now_ns)
         else:
             messages += [*detail, *seen, *words, *self._promises(promised, behind_ns)]
