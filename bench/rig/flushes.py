@@ -110,16 +110,18 @@ def _at_once(events: list[Event], shards: dict[str, int], host: _Said) -> Iterat
     for event in events:
         if isinstance(event, HostSample) and event.attempt in until_ns and not event.closed:
             in_short.add(event.attempt)
-            besides += map(host.words.next, host.in_full.in_short([event], 0))
+            besides += map(host.words.next_sample, host.in_full.in_short([event], 0))
         elif isinstance(event, HostSample):
             host.in_full.note_samples([event])
-            besides.append(host.words.next(event))
+            besides.append(host.words.next_sample(event))
         elif isinstance(event, (HostVitals, HostEvidence)):
-            besides.append(host.words.next(event))
+            if not host.words.note(event):
+                host.in_full.forget_samples()
+            besides.append(event)
         elif not isinstance(event, (*of_calls, Flush)):
             besides.append(event)
     said = flushes_of([event for event in events if isinstance(event, of_calls)], shards)
-    behind_ns = {attempt: host.words.promise(attempt, until_ns[attempt]) for attempt in in_short}
+    behind_ns = {attempt: host.words.last_ns(attempt) for attempt in in_short}
     yield from in_one([*with_processes(said, behind_ns), *(_behind(beat, host.words) for beat in beats)])
     yield from besides
 
@@ -145,7 +147,7 @@ def _behind(flush: Flush, words: HostWords) -> Flush:
     beat = flush.heartbeat
     if beat is None or not beat.is_of_processes:
         return flush
-    return replace(flush, heartbeat=replace(beat, behind_ns=words.promise(flush.attempt, beat.time_ns)))
+    return replace(flush, heartbeat=replace(beat, behind_ns=words.last_ns(flush.attempt)))
 
 
 def _merged(events: list[Event], stream: tuple[str, str], cuts: dict[tuple[str, str], int]) -> Iterator[Event]:

@@ -120,6 +120,11 @@ class HostWatch:
             processes = list(alive)
             self._evidence_tasks.run(lambda: self._collect_evidence(stall, processes, self._clock_ns()))
 
+    @property
+    def is_looking(self) -> bool:
+        """A look is under way, or what it has found was not taken yet."""
+        return not (self._vitals_tasks.is_idle() and self._evidence_tasks.is_idle())
+
     def seen(self) -> list[HostVitals | HostEvidence]:
         """What was seen since the last time, in order of time."""
         events: list[HostVitals | HostEvidence] = [*self._vitals_tasks.results(), *self._evidence_tasks.results()]

@@ -1,47 +1,48 @@
 """In which order a host says what it says besides calls.
 
 That travels on a topic of its own, and on Kafka either may be read first. So promises say behind which word they speak
-of the host's processes (`pacehound.model.flushes.Heartbeat.behind_ns`), and no word is of a time that was promised.
+of the host's processes (`pacehound.model.flushes.Heartbeat.behind_ns`): who has heard one of that time has heard it.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TypeVar
 
 from pacehound.model.events import HostEvidence, HostSample, HostVitals
 
-WordT = TypeVar("WordT", bound=HostSample | HostVitals | HostEvidence)
-
 
 class HostWords:
-    """The last word of each attempt, and up to when its processes were promised to be as they are.
+    """When the last word of each attempt was.
 
     Examples
     --------
     >>> words = HostWords()
     >>> sample = HostSample(job="j", attempt=0, time_ns=10, host="h", processes=())
-    >>> [words.next(one).time_ns for one in (sample, sample, replace(sample, time_ns=15))]
+    >>> [words.next_sample(one).time_ns for one in (sample, sample, replace(sample, time_ns=15))]
     [10, 11, 15]
-    >>> words.promise(0, 20)
-    15
-    >>> words.next(replace(sample, time_ns=18)).time_ns
-    21
+    >>> [words.note(HostVitals(job="j", attempt=0, time_ns=time_ns, host="h")) for time_ns in (20, 18)]
+    [True, False]
+    >>> words.last_ns(0)
+    20
 
     """
 
     def __init__(self) -> None:
         self._last_ns: dict[int, int] = {}
-        self._promised_ns: dict[int, int] = {}
 
-    def next(self, word: WordT) -> WordT:
-        """As it is said: a look that took long counts from behind what was said meanwhile."""
-        before_ns = max(self._last_ns.get(word.attempt, -1), self._promised_ns.get(word.attempt, -1))
-        said = word if word.time_ns > before_ns else replace(word, time_ns=before_ns + 1)
-        self._last_ns[word.attempt] = said.time_ns
+    def note(self, word: HostVitals | HostEvidence) -> bool:
+        """What was seen is said; whether it is of a later time than the word before, so that its own time names it."""
+        before_ns = self.last_ns(word.attempt)
+        self._last_ns[word.attempt] = max(word.time_ns, before_ns)
+        return word.time_ns > before_ns
+
+    def next_sample(self, sample: HostSample) -> HostSample:
+        """How processes are, as it is said: behind the word before."""
+        before_ns = self.last_ns(sample.attempt)
+        said = sample if sample.time_ns > before_ns else replace(sample, time_ns=before_ns + 1)
+        self._last_ns[sample.attempt] = said.time_ns
         return said
 
-    def promise(self, attempt: int, time_ns: int) -> int:
-        """The processes of an attempt are promised; behind which word, 0 if there was none."""
-        self._promised_ns[attempt] = max(time_ns, self._promised_ns.get(attempt, -1))
+    def last_ns(self, attempt: int) -> int:
+        """Of the latest word; 0 before the first."""
         return self._last_ns.get(attempt, 0)

@@ -433,7 +433,7 @@ class Agent:
             self._in_full.forget_samples()
         self._n_refused = n_refused
         measured, self._measured = self._measured, []
-        seen = [*self._seen(), *map(outgoing, map(self._words.next, measured)), *map(outgoing, operations)]
+        seen = [*self._seen(measured), *map(outgoing, operations)]
         coming_bytes = sum(len(message.payload) for message in [*messages, *detail, *seen]) + _PROGRESS_ROOM_BYTES
         gone = self._outbox.counts.gone
         dropped = self._outbox.make_room(coming_bytes)
@@ -480,7 +480,7 @@ class Agent:
         """What is said of processes beside promises that hold for `quiet_ns`.
 
         While the receiver is away all is said: it may take the host for a silent one, of which a sample says that it is
-        back.
+        back. So it is while somebody looks: what he has seen is of a time that could have been promised by then.
 
         Returns
         -------
@@ -488,15 +488,16 @@ class Agent:
         and the attempts whose processes promises speak for, each with the word behind which they do.
 
         """
-        speaks = self._messages is MessageForm.TOGETHER and not self.delivery.receiver_said
+        is_looking = self._host_watch is not None and self._host_watch.is_looking
+        speaks = self._messages is MessageForm.TOGETHER and not self.delivery.receiver_said and not is_looking
         until_ns = promised_ns(promised) if speaks else {}
         in_short = [sample for sample in samples if sample.attempt in until_ns and not sample.closed]
         in_full = [sample for sample in samples if sample not in in_short]
         self._in_full.note_samples(in_full)
         changed = self._in_full.in_short(in_short, quiet_ns)
-        said = {sample.attempt: outgoing(self._words.next(sample)) for sample in [*changed, *in_full]}
+        said = {sample.attempt: outgoing(self._words.next_sample(sample)) for sample in [*changed, *in_full]}
         closed = {sample.attempt for sample in in_full if sample.closed}
-        behind_ns = {one.attempt: self._words.promise(one.attempt, until_ns[one.attempt]) for one in in_short}
+        behind_ns = {sample.attempt: self._words.last_ns(sample.attempt) for sample in in_short}
         words = [message for attempt, message in said.items() if attempt not in closed]
         return words, [said[attempt] for attempt in sorted(closed)], behind_ns
 
@@ -513,16 +514,18 @@ class Agent:
     def _shards(self) -> dict[str, int]:
         return shards_of(self.assembler.communicators, self._sharded_from_ranks)
 
-    def _seen(self) -> list[Outgoing]:
-        """What was seen besides calls; what cannot be said must not take the calls with it."""
+    def _seen(self, measured: Sequence[HostEvidence]) -> list[Outgoing]:
+        """What was seen and measured besides calls; what cannot be said must not take the calls with it."""
         messages = []
-        for seen in self._host_watch.seen() if self._host_watch is not None else ():
-            event = self._words.next(seen)
+        found = [*(self._host_watch.seen() if self._host_watch is not None else ()), *measured]
+        for event in sorted(found, key=lambda event: event.time_ns):
             try:
                 messages.append(outgoing(replace(event, agent=self._own()) if isinstance(event, HostVitals) else event))
             except ValueError as error:
-                self._in_full.forget_samples()  # promises would wait for that word
                 self._warn_once(f"{type(event).__name__} cannot be said: {error}")
+                continue
+            if not self._words.note(event):
+                self._in_full.forget_samples()  # nothing tells that it has been heard but a sample behind it
         return messages
 
     def _own(self) -> AgentCost:

@@ -115,48 +115,64 @@ def heartbeats(run: WatchedRun) -> list[Heartbeat]:
     return [event.heartbeat for event in told if isinstance(event, Flush) and event.heartbeat is not None]
 
 
-def test_promises_speak_behind_what_was_seen_before_them(tmp_path: Path) -> None:
-    run = WatchedRun(tmp_path)
+def looked_at(run: WatchedRun) -> None:
+    """Rank 0 has been looked at, what was seen was said, and how its process is as well."""
     run.joined(0)
     run.flush()
-    (sample,) = run.receiver.of(HostSample)
-    assert {beat.behind_ns for beat in heartbeats(run)} == {sample.time_ns}
     run.vitals.finish()
     run.flush()
-    (seen,) = run.receiver.of(HostVitals)
-    assert len(run.receiver.of(HostSample)) == 1
-    assert heartbeats(run)[-1].behind_ns == seen.time_ns > sample.time_ns
+    run.flush()
+
+
+def look_again(run: WatchedRun) -> None:
+    """What is seen in the next look is said."""
+    while not run.vitals.waiting:
+        run.step(1_000)
+    run.vitals.finish()
+    run.step(1_000)
+
+
+def test_promises_speak_behind_what_was_seen_before_them(tmp_path: Path) -> None:
+    run = WatchedRun(tmp_path)
+    looked_at(run)
+    last = run.receiver.of(HostSample)[-1]
+    assert heartbeats(run)[-1].behind_ns == last.time_ns
+    look_again(run)
+    assert heartbeats(run)[-1].behind_ns == run.receiver.of(HostVitals)[-1].time_ns > last.time_ns
+    assert run.receiver.of(HostSample)[-1] == last
+
+
+def test_while_somebody_looks_processes_are_said_in_full_and_no_promise_speaks_for_them(tmp_path: Path) -> None:
+    """What he has seen is of a time that could have been promised by then."""
+    run = WatchedRun(tmp_path)
+    looked_at(run)
+    begun_ns = UNIX_NS + run.now_ns
+    stall = Stall(attempt=0, reason="stands", ranks=(0,), in_call=frozenset())
+    run.evidence.waiting.append(lambda: evidence(stall, [], begun_ns))
+    n_samples, n_beats = len(run.receiver.of(HostSample)), len(heartbeats(run))
+    look_again(run)
+    assert len(run.receiver.of(HostSample)) > n_samples
+    assert len(heartbeats(run)) == n_beats
+    assert max(beat.time_ns for beat in heartbeats(run)) < begun_ns
+    run.evidence.finish()
+    run.step(1_000)
+    (seen,) = run.receiver.of(HostEvidence)
+    assert seen.time_ns == begun_ns <= run.receiver.of(HostVitals)[-1].time_ns
+    assert heartbeats(run)[-1].behind_ns == run.receiver.of(HostSample)[-1].time_ns, "behind what is no newer"
 
 
 def test_promises_do_not_wait_for_a_word_that_was_refused(tmp_path: Path) -> None:
     """Behind it a sample is said, as long as words are refused: a host's time goes on as before."""
     run = WatchedRun(tmp_path)
-    run.joined(0)
-    run.flush()
+    looked_at(run)
     run.receiver.rejects = HostVitals
     for _ in range(2):
-        run.vitals.finish()
-        run.flush()  # in this one it is refused
-        for _ in range(5):
-            run.flush()
-        last = run.receiver.of(HostSample)[-1]
-        assert heartbeats(run)[-1].behind_ns == last.time_ns
-    assert len(run.receiver.of(HostSample)) == 3
-    assert run.receiver.of(HostVitals) == []
-
-
-def test_what_a_long_look_has_seen_is_of_no_time_that_was_promised_meanwhile(tmp_path: Path) -> None:
-    run = WatchedRun(tmp_path)
-    run.joined(0)
-    run.flush()
-    begun_ns = UNIX_NS + run.now_ns
-    for _ in range(3):
+        n_samples = len(run.receiver.of(HostSample))
+        look_again(run)  # it is refused
         run.flush()
-    promised_ns = heartbeats(run)[-1].time_ns
-    assert promised_ns > begun_ns
-    run.vitals.found(vitals(0, [], begun_ns))
-    run.flush()
-    assert promised_ns < run.receiver.of(HostVitals)[-1].time_ns < heartbeats(run)[-1].time_ns
+        assert heartbeats(run)[-1].behind_ns == run.receiver.of(HostSample)[-1].time_ns
+        assert len(run.receiver.of(HostSample)) > n_samples
+    assert len(run.receiver.of(HostVitals)) == 1
 
 
 def test_a_call_that_stays_open_brings_evidence_without_holding_the_agent_up(tmp_path: Path) -> None:
