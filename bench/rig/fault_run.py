@@ -331,6 +331,7 @@ class FaultRun:
         assert not follows.differences, follows.differences
         said = said_incidents(kafka)
         assert said == follows.incidents, _unlike(list(said), list(follows.incidents))
+        assert self.load.incidents, "no simulated job has had an incident: nothing was shown of them"
         with Store.connect(self.store.url) as store:
             calls = {
                 str(row["job"]): int(row["n"])

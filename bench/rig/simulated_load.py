@@ -8,11 +8,12 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 
+from bench.rig.flushes import together
 from bench.rig.from_log import Versions
 from pacehound.bus.kafka import KafkaProducer
 from pacehound.clock import SystemClock
-from pacehound.model.calls import CallBatch
 from pacehound.model.events import Incident
+from pacehound.model.flushes import Flush
 from pacehound.model.topology import Layout
 from pacehound.runtime.feed import feed
 from pacehound.runtime.liveness import Liveness
@@ -64,10 +65,10 @@ class SimulatedLoad:
         number = 0
         while not self._stopping.is_set():
             spec = simulated_job(self.ranks, self.seed, number, start_unix_ns=(int(time.time()) + 2) * 1_000_000_000)
-            events = list(simulate(spec).events())
+            events = list(together(simulate(spec).events()))
             pipeline = Pipeline(Settings())
             for event in events:
-                if isinstance(event, CallBatch):
+                if isinstance(event, Flush):
                     self.rows[event.job] += len(event)
                 for out in pipeline.on_event(event):
                     if isinstance(out, Incident):
@@ -79,11 +80,11 @@ class SimulatedLoad:
 
 
 def simulated_job(ranks: int, seed: int, number: int, *, start_unix_ns: int) -> JobSpec:
-    """Ranks on two hosts, of which one becomes slow."""
+    """Ranks on two hosts, of which one becomes slow, for long enough to be named."""
     slow = random.Random(f"{seed} {number}").randrange(ranks)
     return JobSpec(
         layout=Layout(tp=2, dp=ranks // 4, pp=2),
-        iterations=60,
+        iterations=80,
         micro_batches=2,
         tp_calls=1,
         ranks_per_host=ranks // 2,
