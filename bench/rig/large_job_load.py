@@ -25,7 +25,7 @@ from collector.agent.flush_times import FlushTimes
 from collector.agent.host_words import HostWords
 from collector.agent.node_agent import GUARD_NS
 from collector.agent.said_in_full import SaidInFull
-from collector.agent.saying import outgoing, outgoing_at_once, outgoing_iteration, outgoing_promises, shards_of
+from collector.agent.saying import outgoing, outgoing_at_once, outgoing_iteration, shards_of
 from collector.calls import rows as call_rows
 from collector.calls.communicators import Communicator
 from collector.calls.digests import DigestState, IterationDigests, Mark
@@ -196,7 +196,7 @@ class _Host:
             promises = self._promises(promised_ns, is_last=is_last)
             messages = [
                 *outgoing_at_once(settled, self._shards),
-                *outgoing_promises(promises, self._shards, behind_ns),
+                *outgoing_at_once(promises, self._shards, behind_ns),
             ]
             self._in_full.note(in_short)
         messages += map(outgoing, samples)

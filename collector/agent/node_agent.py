@@ -34,7 +34,6 @@ from collector.agent.saying import (
     outgoing,
     outgoing_at_once,
     outgoing_iteration,
-    outgoing_promises,
     promised_ns,
     shards_of,
 )
@@ -461,7 +460,7 @@ class Agent:
             messages = [*seen, *words, *said, *detail]
             self._flush_times.may_be_quiet(now_ns)
         else:
-            messages += [*detail, *seen, *words, *self._promises(promised, behind_ns)]
+            messages += [*detail, *seen, *words, *self._said(promised, behind_ns)]
             self._in_full.note(promised)
         messages += [*last_words, *map(outgoing, answers)]
         self._outbox.save(messages, msgspec.msgpack.encode(self._state()), now_ns)
@@ -501,15 +500,10 @@ class Agent:
         words = [message for attempt, message in said.items() if attempt not in closed]
         return words, [said[attempt] for attempt in sorted(closed)], behind_ns
 
-    def _promises(self, promised: Sequence[Progress], behind_ns: Mapping[int, int]) -> list[Outgoing]:
-        if not behind_ns:
-            return self._said(promised)
-        return outgoing_promises(promised, self._shards(), behind_ns)
-
-    def _said(self, events: Sequence[HostCall]) -> list[Outgoing]:
+    def _said(self, events: Sequence[HostCall], behind_ns: Mapping[int, int] | None = None) -> list[Outgoing]:
         if self._messages is MessageForm.APART:
             return [outgoing(event) for event in events]
-        return outgoing_at_once(events, self._shards())
+        return outgoing_at_once(events, self._shards(), behind_ns)
 
     def _shards(self) -> dict[str, int]:
         return shards_of(self.assembler.communicators, self._sharded_from_ranks)

@@ -38,21 +38,19 @@ def shards_of(known: Iterable[Communicator], digests_from_ranks: int) -> dict[st
 
 
 def outgoing_at_once(
-    events: Iterable[HostCall], shards: Mapping[str, int], *, is_detail: bool = False
+    events: Iterable[HostCall],
+    shards: Mapping[str, int],
+    behind_ns: Mapping[int, int] | None = None,
+    *,
+    is_detail: bool = False,
 ) -> list[Outgoing]:
     """What is said of calls, in as few messages as may be: each holds what the outbox may treat alike.
 
     On Kafka those of one key travel as one message (`pacehound.bus.kafka_sender.joined`). Calls that are detail are the
-    first to be dropped, and nobody misses them.
+    first to be dropped, and nobody misses them. Promises of the attempts in `behind_ns` speak for their processes, too.
     """
-    return [_outgoing_flush(flush, is_detail=is_detail) for flush in flushes_of(events, shards)]
-
-
-def outgoing_promises(
-    promised: Iterable[Progress], shards: Mapping[str, int], behind_ns: Mapping[int, int]
-) -> list[Outgoing]:
-    """How far ranks are; of these attempts, that their processes are as they were as well, and behind which word."""
-    return [_outgoing_flush(flush) for flush in with_processes(flushes_of(promised, shards), behind_ns)]
+    flushes = with_processes(flushes_of(events, shards), behind_ns or {})
+    return [_outgoing_flush(flush, is_detail=is_detail) for flush in flushes]
 
 
 def with_processes(flushes: Iterable[Flush], behind_ns: Mapping[int, int]) -> list[Flush]:

@@ -144,16 +144,18 @@ def joined_rounds(blocks: Sequence[Rounds]) -> list[Rounds]:
 
 
 def _one_block(blocks: Sequence[Rounds]) -> Rounds:
-    columns: dict[str, Any] = {
-        name: np.concatenate([getattr(block, name) for block in blocks])
+    whole = replace(blocks[0], **joined_columns(blocks))
+    is_in_order = (whole.seq[1:] >= whole.seq[:-1]).all()
+    return whole if is_in_order else whole.chosen(np.argsort(whole.seq, kind="stable"))
+
+
+def joined_columns(parts: Sequence[object]) -> dict[str, Any]:
+    """`COLUMNS` of parts that have the same ones, one behind the other."""
+    return {
+        name: np.concatenate([getattr(part, name) for part in parts])
         for name in COLUMNS
-        if getattr(blocks[0], name) is not None
+        if getattr(parts[0], name) is not None
     }
-    seq = columns["seq"]
-    if (seq[1:] < seq[:-1]).any():
-        order = np.argsort(seq, kind="stable")
-        columns = {name: column[order] for name, column in columns.items()}
-    return replace(blocks[0], **columns)
 
 
 def columns_at(of: object, lines: Lines) -> dict[str, Any]:

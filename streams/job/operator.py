@@ -151,34 +151,29 @@ class JobOperator:
         self._hosts.is_heard(sample.host)
         self._merge.push(stream, sample)
         self._merge.advance(stream, CLOSED_NS if sample.closed else sample.time_ns)
-        if promised_ns is not None:
-            self._are_unchanged(sample.host, promised_ns)
-        return self._work()
+        return [*self._work(), *self._on_unchanged(sample.host, promised_ns)]
 
     def on_host_report(self, event: HostVitals | HostEvidence) -> list[StageTwoEvent]:
         """What a host has to say besides its calls and processes; time passes if promises have waited for it."""
         promised_ns = self._host_promises.heard_ns(event.host, event.time_ns)
         if not self._repeats.is_one(event):
             self._merge.push(host_stream(self.job, event.host), event)
-        if promised_ns is None:
-            return []
-        self._are_unchanged(event.host, promised_ns)
-        return self._work()
+        return self._on_unchanged(event.host, promised_ns)
 
     def _on_host_promise(self, promise: Watermark) -> list[StageTwoEvent]:
         host = promise.stream.removeprefix(host_stream(self.job, ""))
         self._hosts.is_heard(host)
         promised_ns = self._host_promises.promised_ns(host, promise.time_ns, promise.behind_ns)
-        if promised_ns is None:
-            return []
-        self._are_unchanged(host, promised_ns)
-        return self._work()
+        return self._on_unchanged(host, promised_ns)
 
-    def _are_unchanged(self, host: str, until_ns: int) -> None:
-        """The processes of a host are as its last sample has them."""
+    def _on_unchanged(self, host: str, until_ns: int | None) -> list[StageTwoEvent]:
+        """The processes of a host are as its last sample has them, up to a time if that is known."""
+        if until_ns is None:
+            return []
         self._hosts.is_unchanged(host, until_ns)
         self._watches.shared_name.is_unchanged(host, until_ns)
         self._merge.advance(host_stream(self.job, host), until_ns)
+        return self._work()
 
     def on_operations(self, event: Operations) -> None:
         """Operations of recorded steps of one host; no time passes with them."""

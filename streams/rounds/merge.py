@@ -15,7 +15,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 
 from pacehound.model.digested_pairs import DigestedPairs
-from pacehound.model.rounds import COLUMNS, Rounds
+from pacehound.model.rounds import Rounds, joined_columns
 from streams.rounds.round_loops import times_of
 from streams.rounds.round_table import joined
 
@@ -263,11 +263,8 @@ def _one(parts: Sequence[DigestedPairs]) -> DigestedPairs:
     names = sorted({part.communicators[at] for part in parts for at in np.unique(part.communicator).tolist()})
     place = {name: at for at, name in enumerate(names)}
     of_part = [[place.get(name, -1) for name in part.communicators] for part in parts]  # -1: it has no line there
-    columns: dict[str, Any] = {
-        name: np.concatenate([getattr(part, name) for part in parts])
-        for name in ("ranks", *COLUMNS)
-        if getattr(parts[0], name) is not None
-    }
+    columns = joined_columns(parts)
+    columns["ranks"] = np.concatenate([part.ranks for part in parts])
     columns["communicator"] = np.concatenate(
         [np.array(places, np.int64)[part.communicator] for places, part in zip(of_part, parts, strict=True)]
     )
