@@ -10,7 +10,7 @@ import numpy as np
 
 from bench.rig.agent_records import communicator_of, records_of
 from collector.agent.flush_times import FlushTimes
-from collector.agent.said_in_full import SaidInFull
+from collector.agent.host_words import HostWords
 from collector.calls import rows as call_rows
 from collector.calls.communicators import Communicator
 from collector.calls.digests import DigestState, IterationDigests, Mark, marks_of
@@ -48,7 +48,7 @@ class _Agent:
         # Simulated promises say themselves how far behind the clock they are.
         self._times = FlushTimes(StreamSettings(), guard_ns=0, unix_ns=0)
         self.quiet_ns = self._times.quiet_ns
-        self.in_full = SaidInFull()
+        self.words = HostWords()
         self._steps: Counter[tuple[int, int]] = Counter()
         records = np.concatenate([call_rows.no_rows(), *map(records_of, batches)])
         records = records[records["direction"] == 0]
@@ -166,10 +166,9 @@ class DigestingAgents:
         if says is Said.NOTHING:
             return
         if says is Said.PROMISES:
-            agent.in_full.note_samples([sample])
-            yield sample
+            yield from agent.words.in_full([sample])
             return
-        yield from agent.in_full.in_short([sample], agent.quiet_ns)
+        yield from agent.words.changed([sample], agent.quiet_ns)
         yield self._heartbeat(sample, ())
 
     def _heartbeat(self, said: Progress | HostSample, communicators: tuple[str, ...]) -> Flush:

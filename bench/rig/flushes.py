@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import groupby
 
 import pyarrow as pa
 
 from collector.agent.host_words import HostWords
-from collector.agent.said_in_full import SaidInFull
 from collector.agent.saying import in_one, promised_ns, with_processes
 from pacehound.bus.kafka_sender import joined
 from pacehound.model import codec
@@ -66,7 +65,7 @@ def together(events: Iterable[Event], digests_from_ranks: int = 0) -> Iterator[E
     A sample that says what the last one said is left out beside promises, as agents do.
     """
     shards: dict[str, int] = {}
-    hosts: dict[str, _Said] = {}
+    words: dict[str, HostWords] = {}
     waiting: dict[str, list[Event]] = {}
     promised: dict[str, set[str]] = {}
     for event in events:
@@ -78,12 +77,12 @@ def together(events: Iterable[Event], digests_from_ranks: int = 0) -> Iterator[E
         of_calls = event.communicators if isinstance(event, Flush) else [getattr(event, "communicator", "")]
         if not promised.setdefault(host, set()).isdisjoint(of_calls):
             promised[host].clear()
-            yield from _at_once(waiting.pop(host), shards, hosts.setdefault(host, _Said()))
+            yield from _at_once(waiting.pop(host), shards, words.setdefault(host, HostWords()))
         waiting.setdefault(host, []).append(event)
         if isinstance(event, (Progress, Flush)):
             promised[host].update(of_calls)
     for host, left in waiting.items():
-        yield from _at_once(left, shards, hosts.setdefault(host, _Said()))
+        yield from _at_once(left, shards, words.setdefault(host, HostWords()))
 
 
 def messages_of(events: Iterable[Event]) -> Iterator[tuple[list[Event], list[tuple[Topic, str, bytes]]]]:
@@ -93,15 +92,7 @@ def messages_of(events: Iterable[Event]) -> Iterator[tuple[list[Event], list[tup
         yield at_once, joined([codec.encode(event) for event in at_once])
 
 
-@dataclass(frozen=True, slots=True)
-class _Said:
-    """What a host has said besides calls."""
-
-    in_full: SaidInFull = field(default_factory=SaidInFull)
-    words: HostWords = field(default_factory=HostWords)
-
-
-def _at_once(events: list[Event], shards: dict[str, int], host: _Said) -> Iterator[Event]:
+def _at_once(events: list[Event], shards: dict[str, int], words: HostWords) -> Iterator[Event]:
     of_calls = (Topology, CallBatch, Markers, Progress)
     beats = _joined_beats(events)
     until_ns = promised_ns(event for event in events if isinstance(event, Progress)) if not beats else {}
@@ -110,19 +101,17 @@ def _at_once(events: list[Event], shards: dict[str, int], host: _Said) -> Iterat
     for event in events:
         if isinstance(event, HostSample) and event.attempt in until_ns and not event.closed:
             in_short.add(event.attempt)
-            besides += map(host.words.next_sample, host.in_full.in_short([event], 0))
+            besides += words.changed([event], 0)
         elif isinstance(event, HostSample):
-            host.in_full.note_samples([event])
-            besides.append(host.words.next_sample(event))
+            besides += words.in_full([event])
         elif isinstance(event, (HostVitals, HostEvidence)):
-            if not host.words.note(event):
-                host.in_full.forget_samples()
+            words.seen(event)
             besides.append(event)
         elif not isinstance(event, (*of_calls, Flush)):
             besides.append(event)
     said = flushes_of([event for event in events if isinstance(event, of_calls)], shards)
-    behind_ns = {attempt: host.words.last_ns(attempt) for attempt in in_short}
-    yield from in_one([*with_processes(said, behind_ns), *(_behind(beat, host.words) for beat in beats)])
+    behind_ns = {attempt: words.last_ns(attempt) for attempt in in_short}
+    yield from in_one([*with_processes(said, behind_ns), *(_behind(beat, words) for beat in beats)])
     yield from besides
 
 

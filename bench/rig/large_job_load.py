@@ -186,8 +186,7 @@ class _Host:
         is_short = is_usual and self._in_full.says_all(settled, in_short)
         quiet_ns = times.quiet_ns if is_short else 0
         sample = self._sample(now_ns, is_last=is_last)
-        changed = [sample] if is_last else self._in_full.in_short([sample], quiet_ns)
-        samples = list(map(self._words.next_sample, changed))
+        samples = self._words.in_full([sample]) if is_last else self._words.changed([sample], quiet_ns)
         behind_ns = {} if is_last else {sample.attempt: self._words.last_ns(sample.attempt)}
         if is_short:
             messages = outgoing_iteration(settled, in_short, self._shards, quiet_ns=quiet_ns, behind_ns=behind_ns)

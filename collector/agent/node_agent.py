@@ -429,7 +429,7 @@ class Agent:
         n_refused = self.delivery.counts.rejected_records + self.delivery.counts.refused_messages
         if operations or n_refused != self._n_refused:
             # Operations have times of their own, and what is refused may be the word behind which promises would speak.
-            self._in_full.forget_samples()
+            self._words.forget_samples()
         self._n_refused = n_refused
         measured, self._measured = self._measured, []
         seen = [*self._seen(measured), *map(outgoing, operations)]
@@ -438,6 +438,7 @@ class Agent:
         dropped = self._outbox.make_room(coming_bytes)
         if self._outbox.counts.gone > gone:
             self._in_full = SaidInFull()  # what heartbeats rely on may be among it
+            self._words.forget_samples()
         for communicator, lost in dropped.items():
             self.assembler.note_dropped(communicator, lost.calls, lost.reported)
             self._seen_so_far.lost_calls += lost.calls
@@ -491,14 +492,10 @@ class Agent:
         speaks = self._messages is MessageForm.TOGETHER and not self.delivery.receiver_said and not is_looking
         until_ns = promised_ns(promised) if speaks else {}
         in_short = [sample for sample in samples if sample.attempt in until_ns and not sample.closed]
-        in_full = [sample for sample in samples if sample not in in_short]
-        self._in_full.note_samples(in_full)
-        changed = self._in_full.in_short(in_short, quiet_ns)
-        said = {sample.attempt: outgoing(self._words.next_sample(sample)) for sample in [*changed, *in_full]}
-        closed = {sample.attempt for sample in in_full if sample.closed}
-        behind_ns = {sample.attempt: self._words.last_ns(sample.attempt) for sample in in_short}
-        words = [message for attempt, message in said.items() if attempt not in closed]
-        return words, [said[attempt] for attempt in sorted(closed)], behind_ns
+        said = self._words.changed(in_short, quiet_ns)
+        said += self._words.in_full(sample for sample in samples if sample not in in_short)
+        words, last_words = ([outgoing(one) for one in said if one.closed == is_last] for is_last in (False, True))
+        return words, last_words, {one.attempt: self._words.last_ns(one.attempt) for one in in_short}
 
     def _said(self, events: Sequence[HostCall], behind_ns: Mapping[int, int] | None = None) -> list[Outgoing]:
         if self._messages is MessageForm.APART:
@@ -518,8 +515,7 @@ class Agent:
             except ValueError as error:
                 self._warn_once(f"{type(event).__name__} cannot be said: {error}")
                 continue
-            if not self._words.note(event):
-                self._in_full.forget_samples()  # nothing tells that it has been heard but a sample behind it
+            self._words.seen(event)
         return messages
 
     def _own(self) -> AgentCost:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from collector.agent.said_in_full import SaidInFull
+from collector.agent.host_words import HostWords
 from pacehound.model import codec
 from pacehound.model.events import HostSample, ProcessState, Progress
 from pacehound.model.flushes import Flush
@@ -62,10 +62,10 @@ def test_processes_that_are_as_they_were_are_said_once_a_minute_and_the_promises
 def test_hosts_that_began_together_do_not_all_say_again_at_the_same_moment() -> None:
     said_at_s = Counter[int]()
     for number in range(500):
-        said = SaidInFull()
+        words = HostWords()
         for second in range(61):
             sample = HostSample(job="j", attempt=0, time_ns=second * 10**9, host=f"node-{number}", processes=())
-            said_at_s[second] += len(said.in_short([sample], 0))
+            said_at_s[second] += len(words.changed([sample], 0))
     assert said_at_s.pop(0) == 500
     assert sum(said_at_s.values()) == 500
     assert min(said_at_s.elements()) >= 30
