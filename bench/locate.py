@@ -75,7 +75,7 @@ def _of_layout(layout: Layout) -> list[dict[str, Any]]:
             "ms",
         ),
         "measure an iteration (own times, transfers, critical path)": (
-            1e3 * _seconds(lambda: index.measured(stretch)),
+            1e3 * _seconds(lambda: index.measured([stretch])[0]),
             "ms",
         ),
         "follow a round (clocks, transfers, windows)": (1e6 * _following(blocks) / n_rounds, "us/round"),
@@ -129,7 +129,7 @@ def _records(
 ) -> tuple[list[IterationRecord], list[IterationRecord], dict[TransferKey, int]]:
     """Slow and quiet iterations: the measured one, and one rank whose own time has grown."""
     rng = np.random.default_rng(0)
-    measured = index.measured(stretch)
+    measured = index.measured([stretch])[0]
     own, transfers, charges = measured.own, measured.transfers, measured.charges
     keys = {key: number for number, key in enumerate(transfers.keys)}
     culprit = int(stretch.ranks[-1])

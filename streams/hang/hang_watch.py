@@ -231,7 +231,7 @@ class HangWatch(Watch):
             limit_s *= SETUP_FACTOR
         limit_s = max(limit_s, min(SURVIVED_FACTOR * self._survived_s, self._settings.page_after_s))
         if self._hang is not None:
-            return list(self._look_again(now_ns, moment.unseen, iterations))
+            return list(self._look_again(now_ns, moment.unseen(), iterations))
         standstill_s = min(limit_s, max(STANDSTILL_S, MIN_ITERATIONS * pace_s))
         since_ns = max(finished_ns, now_ns - CURRENT_NS)
         self._note_standstill(now_ns, standstill_s, since_ns, iterations)
@@ -253,7 +253,7 @@ class HangWatch(Watch):
         ranks = stuck or tuple(np.flatnonzero(has_moved).tolist())
         graph = self._graph()
         found = self._root_cause(graph, iterations(), frozen_ns=None)
-        finding = self._finding(found, graph, now_ns, step, moment.unseen)
+        finding = self._finding(found, graph, now_ns, step, moment.unseen())
         self._hang = _Hang(finding, found, ranks, self._counters[list(ranks)])
         return [finding]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from bisect import bisect_left, insort
 from collections import deque
+from collections.abc import Sequence
 from itertools import chain, compress
 from typing import Any
 
@@ -27,7 +28,7 @@ from streams.rounds.round_columns import RoundColumns
 from streams.rounds.round_table import RoundTable
 from streams.watching.moment import Iteration
 
-_DERIVED = ("_last_ns", "_columns", "_n_in_columns", "_ascending_s")
+_DERIVED = ("_last_ns", "_columns", "_n_in_columns", "_ascending_s", "_together")
 """What follows from its rounds and its step times."""
 
 
@@ -55,6 +56,7 @@ class JobIterations:
         self._rounds_before: list[Rounds | DigestedPairs] = []  # and those from which these were left when it began
         self._step_times_s: deque[float] = deque(maxlen=PACE_ITERATIONS)
         self._ascending_s: list[float] = []  # the same, for their median is asked for at each of them
+        self._together: Sequence[IterationSample] = ()  # of one step of time
         self._recurring: RecurringIterations | None = None  # while no optimizer step is seen
         self._recurring_locks = 0
         self._recurring_since_ns = 0
@@ -68,6 +70,7 @@ class JobIterations:
         """When its rounds were is found out again."""
         self.__dict__.update(state)
         self._columns, self._n_in_columns = RoundColumns.of([]), 0
+        self._together = ()
         self._last_ns = [rounds.time_ns for rounds in self._rounds]
         self._ascending_s = sorted(self._step_times_s)
 
@@ -136,6 +139,10 @@ class JobIterations:
         self._unmarked_s.clear()
         return at
 
+    def expect(self, samples: Sequence[IterationSample]) -> None:
+        """Those of one step of time, which are added next."""
+        self._together = samples
+
     def counts(self, sample: IterationSample) -> bool:
         """Optimizer steps are the iterations of a job; recurring periods only where none are seen."""
         if sample.boundary == "optimizer_step":
@@ -164,7 +171,7 @@ class JobIterations:
             del self._ascending_s[bisect_left(self._ascending_s, self._step_times_s[0])]
         self._step_times_s.append(sample.step_time_s)
         insort(self._ascending_s, sample.step_time_s)
-        return Iteration(previous, sample, self._in_columns(min(previous.ends_ns)))
+        return Iteration(previous, sample, self._in_columns(min(previous.ends_ns)), self._together)
 
     def _in_columns(self, since_ns: int) -> RoundColumns:
         """All rounds that were not over by then; the same columns for all iterations of one step of time."""
@@ -197,11 +204,13 @@ class JobIterations:
         ]
 
     def forget_rounds(self) -> None:
-        """Keep the rounds of the iteration that is going on, however long it is; before the first, of a minute.
+        """A step of time is over: keep the rounds of the iteration that is going on, however long it is.
 
+        Before the first they are those of a minute.
         What is kept of one block, or of the digests of pairs in one step of time, is all or nothing: a round from
         before the iteration does no harm.
         """
+        self._together = ()
         if self._previous is not None:
             keep_ns = min(self._previous.ends_ns)
         else:

@@ -245,6 +245,7 @@ class JobOperator:
         released = self._merge.take_events(until_ns)
         released += self._iterations.on_rounds(arrived, CLOSED_NS if is_last else until_ns)
         events: list[StageTwoEvent] = []
+        self._iterations.expect([event for event in released if isinstance(event, IterationSample)])
         hearing, following = self._watches.hearing(), self._watches.following()
         for event in released:
             if isinstance(event, IterationSample):
@@ -347,7 +348,6 @@ class JobOperator:
 
     def _moment(self, now_ns: int) -> Moment:
         silent = self._hosts.silent_since_ns(now_ns)
-        unseen = self._hosts.unseen(self._communicators, silent)
         return Moment(
             now_ns=now_ns,
             step=self._iterations.step,
@@ -359,11 +359,7 @@ class JobOperator:
             finished_ns=self._iterations.finished_ns,
             is_prompt=(self._done_ns or 0) % self._tick_ns != 0,
             is_host_late=self._hosts.is_one_late(now_ns, silent),
-            unseen=(
-                *unseen,
-                *self._iterations.unseen(),
-                *(words for watch in self._watches for words in watch.unseen()),
-            ),
+            unseen=partial(self._unseen, silent),
             communicators=self._communicators,
             clocks=self._clocks.offsets(),
             host_of=self._hosts.host_of,
@@ -372,3 +368,7 @@ class JobOperator:
             given_up=self._hosts.given_up,
             last_iterations=self._iterations.last,
         )
+
+    def _unseen(self, silent: dict[str, int]) -> tuple[str, ...]:
+        of_watches = (words for watch in self._watches for words in watch.unseen())
+        return (*self._hosts.unseen(self._communicators, silent), *self._iterations.unseen(), *of_watches)

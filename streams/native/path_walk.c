@@ -139,18 +139,24 @@ static void sum_transfers(const struct path *path, const struct stretch *of, dou
     *size_bytes = (int64_t)size;
 }
 
-/* All that is asked of an iteration that ended last on `rank`, at `now_ns`.
+/* All that is asked of `n` iterations of the same ranks, of which number i ended last on `last_ranks[i]`, at `last_ns[i]`.
  *
- * `of_ranks` has room for three numbers of each: its own time, the most it may be, and what it is charged with; `of_keys`
- * for one of each key, and for how many rounds there were and how many bytes they moved.
+ * `begins_ns` and `ends_ns` have a line of ranks for each. `of_ranks` has room for three lines each: a rank's own time, the
+ * most it may be, and what it is charged with; `of_keys` for one of keys, and for how many rounds there were and how many
+ * bytes they moved; `transfers_ns` for one of keys.
  *
  * Returns 0, or -1 where there is no memory. */
-API int path_measure(const struct path *path, int64_t n_ranks, const int64_t *ranks, const int64_t *begins_ns,
-                     const int64_t *ends_ns, int64_t rank, int64_t now_ns, int64_t *of_ranks, int64_t *of_keys,
-                     double *transfers_ns)
+API int path_measure(const struct path *path, int64_t n, int64_t n_ranks, const int64_t *ranks,
+                     const int64_t *begins_ns, const int64_t *ends_ns, const int64_t *last_ranks,
+                     const int64_t *last_ns, int64_t *of_ranks, int64_t *of_keys, double *transfers_ns)
 {
-    const struct stretch of = {n_ranks, ranks, begins_ns, ends_ns};
-    measure_own(path, &of, of_ranks, of_ranks + n_ranks);
-    sum_transfers(path, &of, transfers_ns, of_keys + path->n_keys, of_keys + path->n_keys + 1);
-    return walk_back(path, &of, rank, now_ns, of_ranks + 2 * n_ranks, of_keys);
+    int failed = 0;
+    for (int64_t i = 0; i < n && !failed; i++) {
+        const struct stretch of = {n_ranks, ranks, begins_ns + i * n_ranks, ends_ns + i * n_ranks};
+        int64_t *own_ns = of_ranks + 3 * i * n_ranks, *keys = of_keys + i * (path->n_keys + 2);
+        measure_own(path, &of, own_ns, own_ns + n_ranks);
+        sum_transfers(path, &of, transfers_ns + i * path->n_keys, keys + path->n_keys, keys + path->n_keys + 1);
+        failed = walk_back(path, &of, last_ranks[i], last_ns[i], own_ns + 2 * n_ranks, keys);
+    }
+    return failed;
 }

@@ -21,6 +21,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +37,7 @@ Int64Array = npt.NDArray[np.int64]
 Float64Array = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 
+_Name = TypeVar("_Name", int, TransferKey)
 _NEVER_NS = np.iinfo(np.int64).max
 
 
@@ -78,14 +81,23 @@ class Stretch:
         return cls(ranks, begins, np.array([ends_ns[rank] for rank in ranks.tolist()], np.int64))
 
     @classmethod
+    def following(cls, ranks: Sequence[int], ends_ns: Sequence[Sequence[int]]) -> list[Stretch]:
+        """Iterations that follow each other on the same ranks: each ends where the next one begins.
+
+        >>> [one.begins_ns.tolist() for one in Stretch.following((0, 1), [(5, 6), (15, 16), (25, 27)])]
+        [[5, 6], [15, 16]]
+        """
+        of_ranks, times_ns = np.array(ranks, np.int64), np.array(ends_ns, np.int64)
+        if not (of_ranks[1:] > of_ranks[:-1]).all():
+            order = of_ranks.argsort()
+            of_ranks, times_ns = of_ranks[order], times_ns[:, order]
+        return [cls(of_ranks, begins, ends) for begins, ends in pairwise(times_ns)]
+
+    @classmethod
     def between(
         cls, before: tuple[Sequence[int], Sequence[int]], after: tuple[Sequence[int], Sequence[int]]
     ) -> Stretch:
         """From two lists of (ranks, times): when each rank ended the iteration before, and this one."""
-        if after[0] == before[0]:  # as nearly always
-            ranks = np.array(after[0], np.int64)
-            if (ranks[1:] > ranks[:-1]).all():
-                return cls(ranks, np.array(before[1], np.int64), np.array(after[1], np.int64))
         ranks, at, at_before = np.intersect1d(
             np.array(after[0], np.int64), np.array(before[0], np.int64), return_indices=True
         )
@@ -216,40 +228,56 @@ class RoundIndex:
         uncertain: BoolArray = is_pair & ~has_offset & (known.host[place[first]] != known.host[place[last]])
         return uncertain
 
-    def measured(self, stretch: Stretch) -> Measured:
-        """What its rounds say of an iteration.
+    def measured(self, stretches: Sequence[Stretch]) -> list[Measured]:
+        """What its rounds say of iterations, all of the same ranks; in one go, for a small job has hundreds a second.
 
-        Its charges lie along its critical path. The part of its iteration that a rank spent in no call is its own work,
-        waiting left out: a rank that is only waited with keeps it when somebody else becomes slow, so that its growth
-        tells a culprit from a victim even where the path wanders. Transfers are those of all rounds that were over in
-        it, and say how much there was to do.
+        Charges lie along an iteration's critical path. The part of its iteration that a rank spent in no call is its
+        own work, waiting left out: a rank that is only waited with keeps it when somebody else becomes slow, so that
+        its growth tells a culprit from a victim even where the path wanders. Transfers are those of all rounds that
+        were over in it, and say how much there was to do.
         """
-        ranks = stretch.ranks
+        if not stretches:
+            return []
+        ranks, n = stretches[0].ranks, len(stretches)
         if not np.array_equal(ranks, self._ranks):  # they are the same in nearly all iterations
             self._ranks, self._ahead_ns = ranks, self._offsets.of(ranks)
-        final = int((stretch.ends_ns - self._ahead_ns).argmax()) if len(ranks) else 0
-        rank, now_ns = (int(ranks[final]), int(stretch.ends_ns[final])) if len(ranks) else (-1, 0)
-        found = self._path.measure(ranks, stretch.begins_ns, stretch.ends_ns, rank, now_ns)
-        most_ns = found.own_ns if found.most_own_ns is None else found.most_own_ns
-        ranks_ns, keys_ns = found.charged_ranks_ns, found.charged_keys_ns
-        charged_ranks, charged_keys = np.flatnonzero(ranks_ns), np.flatnonzero(keys_ns)
-        charges = Charges(
-            dict(zip(ranks[charged_ranks].tolist(), ranks_ns[charged_ranks].tolist(), strict=True)),
-            {self.keys[key]: int(keys_ns[key]) for key in charged_keys.tolist()},
-        )
-        transfers = Transfers(self.keys, found.transfers_ns, found.n_rounds, found.size_bytes)
-        return Measured(OwnTime(found.own_ns, most_ns), transfers, charges)
+        begins_ns = np.concatenate([one.begins_ns for one in stretches]).reshape(n, len(ranks))
+        ends_ns = np.concatenate([one.ends_ns for one in stretches]).reshape(n, len(ranks))
+        last_ranks, last_ns = np.full(n, -1), np.zeros(n, np.int64)
+        if len(ranks):
+            last = (ends_ns - self._ahead_ns).argmax(axis=1)
+            last_ranks, last_ns = ranks[last], ends_ns[np.arange(n), last]
+        found = self._path.measure(ranks, begins_ns, ends_ns, last_ranks, last_ns)
+        least_ns = list(found.own_ns)
+        most_ns = least_ns if found.most_own_ns is None else list(found.most_own_ns)
+        return [
+            Measured(
+                own=OwnTime(least, most),
+                transfers=Transfers(self.keys, transfers_ns, n_rounds, size_bytes),
+                charges=Charges(of_ranks, of_keys),
+            )
+            for least, most, transfers_ns, n_rounds, size_bytes, of_ranks, of_keys in zip(
+                least_ns,
+                most_ns,
+                found.transfers_ns,
+                found.n_rounds,
+                found.size_bytes,
+                _charged(found.charged_ranks_ns, ranks.tolist()),
+                _charged(found.charged_keys_ns, self.keys),
+                strict=True,
+            )
+        ]
 
-    def lost_share(self, stretch: Stretch) -> Float64Array:
-        """Per rank, the share of its rows that are missing in rounds that others have reported."""
+    def lost_share(self, stretch: Stretch) -> Float64Array | None:
+        """Per rank, the share of its rows that are missing in rounds that others have reported; `None`: none is."""
         if not len(self._lost_round):
-            return np.zeros(len(stretch.ranks))
+            return None
         inside = path_walk.find_inside(
             self._anchor_rank, self._anchor_ns, stretch.ranks, stretch.begins_ns, stretch.ends_ns
         )
         lost = _count(stretch.ranks, self._lost_rank[inside[self._lost_round]])
         if not lost.any():
-            return np.zeros(len(stretch.ranks))
+            return None
         place = np.minimum(np.searchsorted(stretch.ranks, self._rank), len(stretch.ranks) - 1)
         inside = (self._end > stretch.begins_ns[place]) & (self._end <= stretch.ends_ns[place])
         kept = _count(stretch.ranks, self._rank[inside])
@@ -277,6 +305,16 @@ class RoundIndex:
         rank = rounds.members[np.repeat(np.repeat(first_member, rounds.lengths), widths) + in_round]
         launch_ns = rounds.arrival_ns
         return rank[launch_ns > 0], launch_ns[launch_ns > 0]
+
+
+def _charged(charged_ns: Int64Array, names: Sequence[_Name]) -> list[dict[_Name, int]]:
+    """What is charged to whom: a line of each iteration, a column of each name."""
+    charged: list[dict[_Name, int]] = [{} for _ in charged_ns]
+    lines, columns = charged_ns.nonzero()
+    of_lines = zip(lines.tolist(), columns.tolist(), charged_ns[lines, columns].tolist(), strict=True)
+    for line, column, ns in of_lines:
+        charged[line][names[column]] = ns
+    return charged
 
 
 def _count(ranks: Int64Array, of: Int64Array) -> Int64Array:

@@ -68,7 +68,7 @@ class SlowEvidence:
         return Observations(
             communicators=moment.communicators,
             outliers=outliers,
-            unseen=moment.unseen,
+            unseen=moment.unseen(),
             clocks=moment.clocks,
             hosts=moment.host_of,
             slow_edges=self._rates.slow_edges,

@@ -1,4 +1,4 @@
-"""What one iteration asks of all rounds that are kept, in C (`native/path_walk.c`).
+"""What iterations ask of all rounds that are kept, in C (`native/path_walk.c`).
 
 Ranks of a stretch ascend, `begins_ns` and `ends_ns` have their shape.
 """
@@ -55,17 +55,17 @@ class Calls:
 
 
 @dataclass(frozen=True, slots=True)
-class OfIteration:
-    """What is found of one iteration, in nanoseconds: of each of its ranks, and of each key.
+class OfIterations:
+    """What is found of some iterations of the same ranks, in nanoseconds: a line of each, of ranks or of keys.
 
     Attributes
     ----------
     own_ns, most_own_ns
         In no call that counts, and in none that was waited for; `None` where that is the same.
     charged_ranks_ns, charged_keys_ns
-        What lies on its critical path.
+        What lies on their critical paths.
     transfers_ns
-        Of all its rounds; `n_rounds` and `size_bytes` are how many they are and what they have moved.
+        Of all their rounds; `n_rounds` and `size_bytes` are how many each has and what these have moved.
 
     """
 
@@ -74,8 +74,8 @@ class OfIteration:
     charged_ranks_ns: Int64Array
     charged_keys_ns: Int64Array
     transfers_ns: npt.NDArray[np.float64]
-    n_rounds: int
-    size_bytes: int
+    n_rounds: list[int]
+    size_bytes: list[int]
 
 
 class Path:
@@ -138,30 +138,33 @@ class Path:
         )
 
     def measure(
-        self, ranks: Int64Array, begins_ns: Int64Array, ends_ns: Int64Array, rank: int, now_ns: int
-    ) -> OfIteration:
-        """What there is to say of an iteration that ended last on `rank`, at `now_ns`."""
-        n_ranks, n_keys = len(ranks), self._n_keys
-        of_ranks, of_keys = np.zeros((3, n_ranks), np.int64), np.zeros(n_keys + 2, np.int64)
-        transfers_ns = np.zeros(n_keys)
+        self, ranks: Int64Array, begins_ns: Int64Array, ends_ns: Int64Array, last_ranks: Int64Array, last_ns: Int64Array
+    ) -> OfIterations:
+        """What there is to say of iterations that ended last on `last_ranks`, at `last_ns`, shape `(n,)`.
+
+        `begins_ns` and `ends_ns` have the shape `(n, len(ranks))`.
+        """
+        n, n_ranks, n_keys = len(last_ranks), len(ranks), self._n_keys
+        of_ranks, of_keys = np.zeros((n, 3, n_ranks), np.int64), np.zeros((n, n_keys + 2), np.int64)
+        transfers_ns = np.zeros((n, n_keys))
         failed = native_loops.loaded().path_measure(
             ctypes.byref(self._path),
+            _NUMBER(n),
             _NUMBER(n_ranks),
-            address(ranks, np.int64),
-            address(begins_ns, np.int64),
-            address(ends_ns, np.int64),
-            _NUMBER(rank),
-            _NUMBER(now_ns),
-            address(of_ranks, np.int64),
-            address(of_keys, np.int64),
+            *(address(one, np.int64) for one in (ranks, begins_ns, ends_ns, last_ranks, last_ns, of_ranks, of_keys)),
             address(transfers_ns, np.float64),
         )
         if failed:
             raise MemoryError(f"no memory for the walk over {n_ranks} ranks")
-        own_ns, most_own_ns, charged_ns = of_ranks
-        *_, n_rounds, size_bytes = of_keys.tolist()
-        most = most_own_ns if self._has_sends else None
-        return OfIteration(own_ns, most, charged_ns, of_keys[:n_keys], transfers_ns, n_rounds, size_bytes)
+        return OfIterations(
+            own_ns=of_ranks[:, 0],
+            most_own_ns=of_ranks[:, 1] if self._has_sends else None,
+            charged_ranks_ns=of_ranks[:, 2],
+            charged_keys_ns=of_keys[:, :n_keys],
+            transfers_ns=transfers_ns,
+            n_rounds=of_keys[:, n_keys].tolist(),
+            size_bytes=of_keys[:, n_keys + 1].tolist(),
+        )
 
 
 def find_inside(

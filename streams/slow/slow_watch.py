@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import dropwhile, islice, pairwise, takewhile
 from typing import Protocol
 
 import numpy as np
@@ -30,7 +31,7 @@ from streams.slow.attribution.observations import Observations
 from streams.slow.attribution.records import Int64Array, IterationRecord
 from streams.slow.attribution.shortages import weighed_by_shortages
 from streams.slow.attribution.verdict import Attribution
-from streams.slow.critical_path import Charges, RoundIndex, Stretch
+from streams.slow.critical_path import Charges, Measured, RoundIndex, Stretch
 from streams.slow.evidence import SlowEvidence
 from streams.slow.pace import Pace, pace_s
 from streams.slow.role import rhythm
@@ -54,13 +55,40 @@ THINNED = 8
 
 
 @dataclass(frozen=True, slots=True)
+class _Ahead:
+    """What was asked of an iteration together with those before it."""
+
+    previous: IterationSample
+    sample: IterationSample  # kept, for it is found by who it is
+    stretch: Stretch
+    measured: Measured
+
+
+@dataclass(frozen=True, slots=True)
 class _Index:
-    """The rounds of one step of time, arranged, and the numbers of their communicators and pairs."""
+    """The rounds of one step of time, arranged, and the numbers of their communicators and pairs.
+
+    Its iterations are measured at once, when the first of them is asked for: hundreds a second, each of a few rounds.
+    """
 
     rounds: RoundColumns
     index: RoundIndex
     numbered_by: Mapping[TransferKey, int]
     numbers: Int64Array
+    ahead: dict[int, _Ahead] = field(default_factory=dict)  # by the id of the sample
+
+    def look_ahead(self, iteration: Iteration) -> None:
+        """Measure an iteration, and those behind it that the same ranks have ended one after the other."""
+        before, sample = iteration.previous, iteration.sample
+        samples = [before, sample]
+        if before.ranks == sample.ranks:
+            behind = dropwhile(lambda one: one is not sample, iteration.with_it)
+            samples += takewhile(lambda one: one.ranks == sample.ranks, islice(behind, 1, None))
+            stretches = Stretch.following(sample.ranks, [one.ends_ns for one in samples])
+        else:
+            stretches = [Stretch.between((before.ranks, before.ends_ns), (sample.ranks, sample.ends_ns))]
+        found = zip(pairwise(samples), stretches, self.index.measured(stretches), strict=True)
+        self.ahead.update({id(sample): _Ahead(before, sample, at, said) for (before, sample), at, said in found})
 
 
 @dataclass(slots=True)
@@ -179,20 +207,24 @@ class SlowWatch(Watch):
         self._index = _Index(rounds, index, self._numbers, np.array(numbers, np.int64))
         return self._index
 
-    def _measured(self, previous: IterationSample, sample: IterationSample, indexed: _Index) -> IterationRecord:
+    def _measured(self, iteration: Iteration, clocks: ClockOffsets) -> IterationRecord:
         """What is to be kept of an iteration, from the rounds of a stretch of time that holds it."""
-        stretch = Stretch.between((previous.ranks, previous.ends_ns), (sample.ranks, sample.ends_ns))
-        if not np.array_equal(stretch.ranks, self._ranks):
-            self._ranks = stretch.ranks
+        previous, sample = iteration.previous, iteration.sample
+        indexed = self._indexed(iteration.rounds, clocks)
         index = indexed.index
-        measured = index.measured(stretch)
-        own, transfers = measured.own, measured.transfers
+        found = indexed.ahead.pop(id(sample), None)
+        if found is None or found.previous is not previous:
+            indexed.look_ahead(iteration)
+            found = indexed.ahead.pop(id(sample))
+            if not np.array_equal(found.stretch.ranks, self._ranks):
+                self._ranks = found.stretch.ranks
+        own, transfers = found.measured.own, found.measured.transfers
         # Lost calls or markers make several iterations one sample: what is kept is for one iteration.
         n_steps = max(sample.step - previous.step, 1)
         transfer_ns = np.zeros(len(self._numbers), np.float32)
         transfer_ns[indexed.numbers] = transfers.total_ns / n_steps
-        lost = index.lost_share(stretch)
-        charges = measured.charges if index.sees_transfers else Charges({}, {})
+        lost = index.lost_share(found.stretch)
+        charges = found.measured.charges if index.sees_transfers else Charges({}, {})
         least = (own.least / n_steps).astype(np.float32)
         return IterationRecord(
             step=sample.step,
@@ -205,15 +237,15 @@ class SlowWatch(Watch):
             transfer_ns=transfer_ns,
             n_rounds=round(transfers.n_rounds / n_steps),
             size_bytes=round(transfers.size_bytes / n_steps),
-            lost_share=lost.astype(np.float32) if lost.any() else None,
-            first_launch_ns=None if index.sees_transfers else index.first_launch_ns(stretch).astype(np.float32),
+            lost_share=None if lost is None else lost.astype(np.float32),
+            first_launch_ns=None if index.sees_transfers else index.first_launch_ns(found.stretch).astype(np.float32),
             sees_transfers=index.sees_transfers,
         )
 
     def on_iteration(self, iteration: Iteration, moment: Moment) -> list[Said]:
         """One finished iteration."""
         sample = iteration.sample
-        record = self._measured(iteration.previous, sample, self._indexed(iteration.rounds, moment.clocks))
+        record = self._measured(iteration, moment.clocks)
         self._records.append(record)
         if self._episode is not None:
             self._excess_s += max(0.0, record.step_time_s - self._episode.before_s)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
@@ -38,7 +38,7 @@ class Moment:
     is_host_late
         A host has not reported for a while and is not silent for good: its last report may be out of date.
     unseen
-        Sentences about what could not be seen so far.
+        Sentences about what could not be seen so far, put together when it is called.
     communicators
         Name and members of each.
     host_of, ranks_of
@@ -61,7 +61,7 @@ class Moment:
     finished_ns: int = 0
     is_prompt: bool = False
     is_host_late: bool = False
-    unseen: tuple[str, ...] = ()
+    unseen: Callable[[], tuple[str, ...]] = tuple
     communicators: Mapping[str, tuple[str, tuple[int, ...]]] = field(default_factory=dict)
     clocks: ClockOffsets = field(default_factory=ClockOffsets)
     host_of: Mapping[int, str] = field(default_factory=dict)
@@ -81,8 +81,11 @@ class Iteration:
     """One finished iteration of a job.
 
     `rounds` are those of a stretch of time that holds it; two iterations of one stretch have the same columns.
+    `with_it` are the samples of all iterations that are looked at in one step of time with it, in order: what is asked
+    of each of them alike may be asked at once.
     """
 
     previous: IterationSample
     sample: IterationSample
     rounds: RoundColumns
+    with_it: Sequence[IterationSample] = ()

@@ -169,6 +169,11 @@ def left(calls: path_walk.Calls, counts: Any, rank: int, begin: int, end: int) -
     return sum(not any(first <= at < last for first, last in mine) for at in range(begin, end, 1_000)) * 1_000
 
 
+def measure(path: path_walk.Path, ranks: Any, begins: Any, ends: Any) -> path_walk.OfIterations:
+    """One iteration, without a walk."""
+    return path.measure(ranks, begins[None], ends[None], column([-1]), column([0]))
+
+
 @given(CALLS, st.sets(st.integers(0, 3)), st.integers(0, 70), st.integers(0, 40), st.booleans())
 def test_a_rank_s_own_time_is_what_no_call_covers_that_ended_in_its_iteration(
     made: list[tuple[int, int, int, int, bool]], of_ranks: set[int], begin: int, lasts: int, has_sends: bool
@@ -177,14 +182,14 @@ def test_a_rank_s_own_time_is_what_no_call_covers_that_ended_in_its_iteration(
     ranks = column(sorted(of_ranks))
     begins, ends = (ranks + begin) * 1_000, (ranks + begin + lasts) * 1_000
     nothing = np.zeros(0, np.int64)
-    found = path_walk.Path(calls, nothing, nothing, nothing, [nothing] * 7, 0).measure(ranks, begins, ends, -1, 0)
+    found = measure(path_walk.Path(calls, nothing, nothing, nothing, [nothing] * 7, 0), ranks, begins, ends)
     spans = list(zip(ranks.tolist(), begins.tolist(), ends.tolist(), strict=True))
-    assert found.own_ns.tolist() == [left(calls, calls.counts, *span) for span in spans]
+    assert found.own_ns[0].tolist() == [left(calls, calls.counts, *span) for span in spans]
     if calls.waited is None:
         assert found.most_own_ns is None
     else:
         assert found.most_own_ns is not None
-        assert found.most_own_ns.tolist() == [left(calls, calls.waited, *span) for span in spans]
+        assert found.most_own_ns[0].tolist() == [left(calls, calls.waited, *span) for span in spans]
 
 
 @given(
@@ -201,10 +206,10 @@ def test_transfers_of_a_stretch_are_those_of_the_rounds_that_ended_in_it(
     of_round = [key, key, key, took, anchor_rank, anchor, took + 1]
     path = path_walk.Path(calls_of([]), nothing, nothing, nothing, of_round, 3)
     inside = [rank in of_ranks and rank + 5 < at <= rank + 15 for rank, at, _, _ in rounds]
-    found = path.measure(ranks, begins, ends, -1, 0)
+    found = measure(path, ranks, begins, ends)
     chosen = [one for one, is_inside in zip(rounds, inside, strict=True) if is_inside]
-    assert found.transfers_ns.tolist() == [sum(one[3] for one in chosen if one[2] == number) for number in range(3)]
-    assert (found.n_rounds, found.size_bytes) == (len(chosen), sum(one[3] + 1 for one in chosen))
+    assert found.transfers_ns[0].tolist() == [sum(one[3] for one in chosen if one[2] == number) for number in range(3)]
+    assert (found.n_rounds, found.size_bytes) == ([len(chosen)], [sum(one[3] + 1 for one in chosen)])
     assert path_walk.find_inside(anchor_rank, anchor, ranks, begins, ends).tolist() == inside
 
 
