@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from pacehound.errors import InvalidEvent, MalformedMessage
 from pacehound.model.calls import CallBatch, Sees
+from pacehound.model.columns import values_of, words
 from pacehound.model.events import (
     Asked,
     Changepoint,
@@ -218,7 +219,7 @@ def calls_table(batches: Sequence[CallBatch]) -> pa.Table:
 
 def operations_table(event: Operations) -> pa.Table:
     """The rows of an event as columns; no row is touched."""
-    names = pa.DictionaryArray.from_arrays(event.rows.column("optype"), pa.array(OPTYPES)).cast(pa.string())
+    names = words([OPTYPES[code] for code in values_of(event.rows.column("optype")).tolist()])
     same = {"job": event.job, "attempt": event.attempt, "host": event.host}
     columns = [
         pa.repeat(pa.scalar(same[field.name], field.type), len(event))

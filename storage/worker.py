@@ -7,12 +7,13 @@ from collections.abc import Iterable
 from pacehound.bus import Message
 from pacehound.clock import Clock
 from pacehound.errors import InvalidEvent, Unavailable
-from pacehound.model.events import DeadLetter
 from pacehound.model.routing import Event
-from pacehound.runtime.dead_letter import dead_letter_of
 from pacehound.runtime.event_loop import EventWorker
+from pacehound.runtime.records import Outcome, dead_letters_of, record_of
 from storage.client import Store
 from storage.gather import Insert, Rows
+
+_Refused = tuple[Message, Outcome[None]]
 
 
 class StoreWorker(EventWorker):
@@ -58,33 +59,38 @@ class StoreWorker(EventWorker):
             The store does not answer; everything is kept and inserted the next time.
 
         """
-        refused: list[Event] = []
         try:
             inserts, refused = self._fitting()
             self._insert(inserts)
         except Unavailable:
             raise
         except Exception:  # the engine answers and refuses
-            refused = [letter for event, message in self._taken if (letter := self._alone(event, message)) is not None]
+            refused = [
+                (message, outcome) for event, message in self._taken if (outcome := self._alone(event, message)).error
+            ]
         self._rows = Rows()
         self._taken = []
-        return refused
+        by_message: dict[int, tuple[Message, list[Outcome[None]]]] = {}
+        for message, outcome in refused:
+            by_message.setdefault(id(message), (message, []))[1].append(outcome)
+        now_ns = self._clock.now_ns()
+        return [letter for message, some in by_message.values() for letter in dead_letters_of(message, some, now_ns)]
 
-    def _fitting(self) -> tuple[list[Insert], list[Event]]:
-        """The rows of those that fit, and letters of the others."""
+    def _fitting(self) -> tuple[list[Insert], list[_Refused]]:
+        """The rows of those that fit, and what became of the others."""
         try:
             return [*self._rows.inserts()], []
         except InvalidEvent:
             pass  # seldom: whose value it is is seen where the rows of each become columns alone
-        rows, letters = Rows(at_once=True), list[Event]()
+        rows, refused = Rows(at_once=True), list[_Refused]()
         for event, message in self._taken:
             try:
                 rows.add(event)
             except InvalidEvent as error:
-                letters.append(dead_letter_of(message, error, self._clock.now_ns()))
-        return [*rows.inserts()], letters
+                refused.append((message, Outcome(event=event, error=error, record=record_of(message, event))))
+        return [*rows.inserts()], refused
 
-    def _alone(self, event: Event, message: Message) -> DeadLetter | None:
+    def _alone(self, event: Event, message: Message) -> Outcome[None]:
         rows = Rows(at_once=True)
         try:
             rows.add(event)
@@ -92,8 +98,8 @@ class StoreWorker(EventWorker):
         except Unavailable:
             raise
         except Exception as error:
-            return dead_letter_of(message, error, self._clock.now_ns())
-        return None
+            return Outcome(event=event, error=error, record=record_of(message, event))
+        return Outcome(event=event)
 
     def _insert(self, inserts: Iterable[Insert]) -> None:
         for insert in inserts:

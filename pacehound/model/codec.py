@@ -125,8 +125,8 @@ _UNREADABLE = (
 _IPC_OPTIONS = pa.ipc.IpcWriteOptions(compression=None, use_threads=False)
 
 
-def encode(event: Event) -> bytes:
-    """One event as one OTLP `LogsData` message; the same event gives the same bytes.
+def encode(*events: Event) -> bytes:
+    """Events as one OTLP `LogsData` message, in order, of one source each resource once; the same give the same bytes.
 
     Raises
     ------
@@ -137,18 +137,26 @@ def encode(event: Event) -> bytes:
     --------
     >>> from pacehound.model.events import Tick
     >>> tick = Tick(job="j", attempt=0, time_ns=5, stream="c")
-    >>> decode(encode(tick)) == [tick]
+    >>> decode(encode(tick, tick)) == [tick, tick]
     True
 
     """
     data = LogsData()
-    resource_logs = data.resource_logs.add()
-    _set(resource_logs.resource.attributes, "pacehound.job", event.job)
-    _set(resource_logs.resource.attributes, "pacehound.attempt", event.attempt)
-    host = getattr(event, "host", None)
-    if host is not None:
-        _set(resource_logs.resource.attributes, "host.name", host)
-    record = resource_logs.scope_logs.add().log_records.add()
+    last: tuple[str, int, str | None] | None = None
+    for event in events:
+        source = (event.job, event.attempt, getattr(event, "host", None))
+        if source != last:
+            last, resource_logs = source, data.resource_logs.add()
+            for key, value in zip(_RESOURCE_KEYS, source, strict=True):
+                if value is not None:
+                    _set(resource_logs.resource.attributes, key, value)
+            scope = resource_logs.scope_logs.add()
+        _encode_record(event, scope.log_records.add())
+    encoded: bytes = data.SerializeToString(deterministic=True)
+    return encoded
+
+
+def _encode_record(event: Event, record: LogRecord) -> None:
     _set(record.attributes, "pacehound.schema", SCHEMA_VERSION)
     if isinstance(event, CallBatch):
         _encode_calls(event, record)
@@ -168,8 +176,6 @@ def encode(event: Event) -> bytes:
         record.event_name = _NAME_OF[type(event)]
         record.time_unix_nano = max(event.time_ns, 0)
         record.body.bytes_value = msgspec.json.encode(event)
-    encoded: bytes = data.SerializeToString(deterministic=True)
-    return encoded
 
 
 def decode(message: bytes) -> list[Event]:
@@ -480,7 +486,7 @@ def _decode_operations(resource: dict[str, AnyValue], rows: pa.RecordBatch) -> O
 
 def _conform(rows: pa.RecordBatch, schema: pa.Schema = CALL_SCHEMA, what: str = "call") -> pa.RecordBatch:
     """Columns in the order of this version; unknown ones are ignored, nulls and missing ones refused."""
-    if rows.schema.equals(schema) and rows.drop_null().num_rows == rows.num_rows:  # copies nothing where there is none
+    if rows.schema.equals(schema) and not any(column.null_count for column in rows.columns):
         return rows
     names = set(rows.schema.names)
     missing = [spec.name for spec in schema if spec.name not in names]

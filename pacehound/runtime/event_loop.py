@@ -10,7 +10,8 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import groupby, islice
 from typing import Protocol
 
 from pacehound.bus import Message, Place
@@ -42,9 +43,15 @@ MAX_MESSAGES = 64
 POLL_S = 0.5
 PAUSED_POLL_S = 0.1
 FLUSH_S = 10.0
+MOST_TOGETHER = 64
+"""Results in one message (chosen: a small job ends so many iterations in a second or two, and a message costs whoever
+writes and reads it as much as what it says; those of 16,384 ranks are a tenth of what a bus holds)."""
 FIRST_RETRY_S, LONGEST_RETRY_S = 1.0, 60.0
 HANGS_AFTER_S = 5.0
 """A worker that makes nothing durable for so long, and raises nothing, waits for something that does not answer."""
+
+
+_Result = tuple[Topic, str, bytes, tuple[Event, ...]]
 
 
 class GroupConsumer(Protocol):
@@ -186,7 +193,7 @@ class EventLoop:
     longest_retry_s
         What is away is asked again so often at least.
     publish
-        Hands a result to the producer, with the event that its bytes say; `None`: the bytes alone.
+        Hands a message to the producer, with the events that its bytes say; `None`: the bytes alone.
     drains
         When it is told to stop it first deals with what is on the bus, as far as nothing is away: that of a process is
         nowhere else.
@@ -209,7 +216,7 @@ class EventLoop:
         linger_s: float = 0.0,
         linger_below: int = MAX_MESSAGES,
         longest_retry_s: float = LONGEST_RETRY_S,
-        publish: Callable[[Topic, str, bytes, Event], None] | None = None,
+        publish: Callable[[Topic, str, bytes, tuple[Event, ...]], None] | None = None,
         drains: bool = False,
     ) -> None:
         self._name = name
@@ -231,7 +238,7 @@ class EventLoop:
         self._is_unsettled = False
         self._is_flushed = True
         self._waiting: deque[Message] = deque()
-        self._results: deque[tuple[Topic, str, bytes, Event]] = deque()
+        self._results: deque[_Result] = deque()
         self._done: dict[Place, int] = {}
         self._begun = 0  # records of the first waiting message that are dealt with
         self._refused: list[Outcome[list[Event]]] = []  # of those
@@ -324,9 +331,9 @@ class EventLoop:
                 return
             self.turn()
 
-    def _because_time_passes(self) -> list[tuple[Topic, str, bytes, Event]]:
+    def _because_time_passes(self) -> list[_Result]:
         try:
-            return [_encoded(event) for event in self._worker.on_turn()]
+            return _encoded(self._worker.on_turn())
         except Exception:
             self._failed("as time passed")
             return []
@@ -381,25 +388,35 @@ class EventLoop:
                 raise MalformedMessage(f"a {type(event).__name__} on the topic of {message.topic}")
             return self._worker.on_event(event, message)
 
+        ages_s: list[float] = []
         for outcome in worked(message, work, self._begun):
             if outcome.error is not None:
                 if outcome.is_fault:
                     self._telemetry.add(WORKER_FAILURES, worker=self._name)
                 self._telemetry.add(DEAD_LETTERED, topic=message.topic, error=type(outcome.error).__name__)
                 self._refused.append(outcome)
-            for result in outcome.result or ():
-                try:
-                    self._results.append(_encoded(result))
-                except ValueError:
-                    # What else was concluded is none the worse.
-                    self._failed(f"to write a {type(result).__name__} of job {result.job!r}")
+            self._take_results(outcome.result or [])
             if outcome.event is not None and outcome.error is None:
-                age_s = (self._clock.now_ns() - _time_ns(outcome.event)) / 1e9
-                self._telemetry.add(EVENT_AGE_SECONDS, max(age_s, 0.0))
-                self._telemetry.add(EVENT_AGES)
+                ages_s.append(max((self._clock.now_ns() - _time_ns(outcome.event)) / 1e9, 0.0))
             self._begun += 1
+        if ages_s:
+            self._telemetry.add(EVENT_AGE_SECONDS, sum(ages_s))
+            self._telemetry.add(EVENT_AGES, len(ages_s))
         if message.topic != DEAD_LETTERS.name:  # a letter that does not fit itself is not worth another one
-            self._results += map(_encoded, dead_letters_of(message, self._refused, self._clock.now_ns()))
+            self._results += _encoded(dead_letters_of(message, self._refused, self._clock.now_ns()))
+
+    def _take_results(self, results: Sequence[Event]) -> None:
+        try:
+            self._results += _encoded(results)
+            return
+        except ValueError:
+            pass  # seldom: which of them cannot be said is seen where each is written by itself
+        for result in results:
+            try:
+                self._results += _encoded([result])
+            except ValueError:
+                # What else was concluded is none the worse.
+                self._failed(f"to write a {type(result).__name__} of job {result.job!r}")
 
     def _postpone(self, again: _Again, what: str, error: Exception) -> None:
         pause_s = again.later(str(error) or type(error).__name__)
@@ -450,7 +467,7 @@ class EventLoop:
         if self._is_unsettled and not self._settle_again.is_later:
             self._settling_since_s = self._clock.monotonic_s()
             try:
-                self._results += [_encoded(event) for event in self._worker.settle()]
+                self._results += _encoded(self._worker.settle())
             except Exception as error:
                 if not isinstance(error, Unavailable):
                     self._failed("to make durable what it has taken")
@@ -502,9 +519,13 @@ class _Again:
         self._not_before_s = 0.0
 
 
-def _encoded(event: Event) -> tuple[Topic, str, bytes, Event]:
-    topic, key = route(event)
-    return topic, key, codec.encode(event), event
+def _encoded(events: Iterable[Event]) -> list[_Result]:
+    """As messages: what follows each other and goes under one key is one, as long as it is not too much."""
+    messages: list[_Result] = []
+    for (topic, key), some in groupby(events, route):
+        while together := tuple(islice(some, MOST_TOGETHER)):
+            messages.append((topic, key, codec.encode(*together), together))
+    return messages
 
 
 def _time_ns(event: Event) -> int:

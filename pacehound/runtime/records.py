@@ -80,14 +80,16 @@ class Record:
 
     def payload(self) -> bytes:
         """Its bytes, as a message of its own."""
-        if self._is_alone or self._encoded is None:
+        if self._is_alone:
             return self._message.value
-        return codec.single(*self._encoded)
+        return codec.encode(self.event()) if self._encoded is None else codec.single(*self._encoded)
 
     @property
     def among_others(self) -> tuple[ResourceLogs, LogRecord] | None:
         """Itself and its resource, where its message holds others; else it is the message."""
-        return None if self._is_alone else self._encoded
+        if self._is_alone or self._encoded is not None:
+            return None if self._is_alone else self._encoded
+        return codec.records_of(self.payload())[0]
 
     def outcome(self, work: Callable[[Event], T]) -> Outcome[T]:
         """What comes of handing it to `work`; `Unavailable` reaches the caller."""
@@ -106,6 +108,11 @@ class Record:
             return Outcome(event=event, result=results, error=error, record=self)
 
 
+def record_of(message: Message, event: Event) -> Record:
+    """The record of a message that says this event."""
+    return Record(message, event=event, is_alone=message.events is None or len(message.events) == 1)
+
+
 def records_of(message: Message) -> list[Record]:
     """The records of a message, in order.
 
@@ -118,7 +125,7 @@ def records_of(message: Message) -> list[Record]:
 
     """
     if message.events is not None:
-        return [Record(message, event=event) for event in message.events]
+        return [record_of(message, event) for event in message.events]
     encoded = codec.records_of(message.value)
     return [Record(message, encoded=one, is_alone=len(encoded) == 1) for one in encoded]
 

@@ -9,6 +9,7 @@ import pytest
 from pacehound.bus import Message
 from pacehound.clock import ManualClock
 from pacehound.errors import Unavailable
+from pacehound.model import codec
 from pacehound.model.events import DeadLetter, IterationSample
 from pacehound.model.routing import Event, route
 from storage.client import Store
@@ -38,6 +39,21 @@ def test_what_does_not_fit_is_a_dead_letter_and_all_others_are_stored(store: Sto
     taken(worker, [replace(SAMPLE, step=4)])
     assert worker.settle() == []
     assert iterations(store) == [1, 3, 4]
+
+
+def test_of_a_message_with_many_only_what_does_not_fit_is_in_the_letter(store: Store) -> None:
+    worker = StoreWorker(store, ManualClock(0))
+    events = [replace(SAMPLE, step=number) for number in (1, 2**70, 3, 2**71)]
+    topic, key = route(events[0])
+    value = codec.encode(*events)
+    message = Message(topic=topic.name, key=key, partition=0, offset=5, value=value, events=tuple(events))
+    for event in events:
+        worker.on_event(event, message)
+    (letter,) = worker.settle()
+    assert isinstance(letter, DeadLetter)
+    assert (letter.offset, letter.error) == (5, "InvalidEvent")
+    assert codec.decode(letter.payload) == [events[1], events[3]]
+    assert iterations(store) == [1, 3]
 
 
 @pytest.mark.parametrize("odd", [2**70, 2])

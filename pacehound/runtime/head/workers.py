@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import cast
@@ -76,7 +77,7 @@ class HeadLoop(threading.Thread):
             linger_below=linger_below,
             longest_retry_s=longest_retry_s,
             # Who reads it here need not read the bytes that were written a moment ago.
-            publish=lambda topic, key, value, event: bus.publish(topic, key, value, (event,)),
+            publish=bus.publish,
             drains=True,
         )
         self._stopping = threading.Event()
@@ -189,10 +190,12 @@ class PipelineWorker(EventWorker):
         finally:
             if self._keeping is not None:
                 self._keeping.keeper.handled(message)
-        for result in results:
-            self._telemetry.add(EVENTS_OUT, kind=type(result).__name__)
-            if self._on_rounds is not None and isinstance(result, Rounds):
-                self._on_rounds(result)
+        for kind, number in Counter(type(result).__name__ for result in results).items():
+            self._telemetry.add(EVENTS_OUT, number, kind=kind)
+        if self._on_rounds is not None:
+            for result in results:
+                if isinstance(result, Rounds):
+                    self._on_rounds(result)
         stored = [result for result in results if route(result)[0] in STORED]
         if refused is not None:
             raise PartlyRefused(str(refused), stored)

@@ -46,8 +46,11 @@ def test_what_is_no_number_has_no_value(column):
 
 def test_numbers_are_cast_where_they_fit_and_refused_where_they_do_not():
     assert numbers(np.array([1, -2]), pa.int8()).equals(pa.array([1, -2], pa.int8()))
-    with pytest.raises(ValueError, match="300"):
-        numbers(np.array([300]), pa.int8())
+    for value, kind in ((300, pa.int8()), (-129, pa.int8()), (-1, pa.uint64()), (2**40, pa.int32())):
+        with pytest.raises(ValueError, match=str(value)):
+            numbers(np.array([0, value]), kind)
+    assert numbers(np.array([2**63 - 1]), pa.uint64()).to_pylist() == [2**63 - 1]
+    assert numbers(np.zeros(0, np.int64), pa.int8()).equals(pa.array([], pa.int8()))
     with pytest.raises(ValueError, match="dimension"):
         numbers(np.zeros((2, 2)), pa.float64())
 

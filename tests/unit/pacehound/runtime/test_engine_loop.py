@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import pytest
 from events import incident, one_of_each
@@ -13,10 +14,10 @@ from pacehound.bus import Message, Place
 from pacehound.clock import ManualClock
 from pacehound.errors import BusFull, InvalidEvent, Unavailable
 from pacehound.model import codec, topics
-from pacehound.model.events import DeadLetter, Decision, Incident
+from pacehound.model.events import DeadLetter, Decision, Incident, IterationSample
 from pacehound.model.routing import Event
 from pacehound.model.topics import Topic
-from pacehound.runtime.event_loop import EventLoop, EventWorker
+from pacehound.runtime.event_loop import MOST_TOGETHER, EventLoop, EventWorker
 from pacehound.runtime.liveness import Liveness
 from pacehound.runtime.metric_names import (
     COMMIT_FAILURES,
@@ -69,6 +70,7 @@ class FakeProducer:
 
     def __init__(self) -> None:
         self.sent: list[Event] = []
+        self.n_messages = 0
         self.room = 1_000_000
         self.is_away = self.has_given_up = False
 
@@ -76,6 +78,7 @@ class FakeProducer:
         if self.room <= 0:
             raise BusFull("full")
         self.room -= 1
+        self.n_messages += 1
         self.sent += codec.decode(value)
 
     def flush(self, timeout_s: float) -> None:
@@ -84,7 +87,7 @@ class FakeProducer:
 
 
 class FakeWorker(EventWorker):
-    """Makes a decision of each incident; `moods` are raised first."""
+    """Makes a decision of each incident, or says what it is told to; `moods` are raised first."""
 
     kinds: tuple[type, ...] = (Incident,)
 
@@ -93,6 +96,7 @@ class FakeWorker(EventWorker):
         self.moods: list[Exception] = []
         self.revoked: list[Place] = []
         self.later: list[Event] = []
+        self.said: list[Event] | None = None
         self.n_settled = 0
 
     def on_turn(self) -> list[Event]:
@@ -106,6 +110,8 @@ class FakeWorker(EventWorker):
         if self.moods:
             raise self.moods.pop(0)
         self.seen.append((message.partition, message.offset))
+        if self.said is not None:
+            return self.said
         return [next(one for one in one_of_each() if isinstance(one, Decision))]
 
     def on_revoked(self, places: list[Place]) -> None:
@@ -187,6 +193,42 @@ def test_a_worker_hears_when_what_it_said_is_durable_also_of_what_it_said_as_tim
     world.producer.is_away = False
     world.loop.turn()
     assert world.worker.n_settled == 1
+
+
+def test_results_that_follow_each_other_under_one_key_are_one_message() -> None:
+    """In their order, a bounded number of them, and without one that cannot be written."""
+    sample = next(one for one in one_of_each() if isinstance(one, IterationSample))
+    samples: list[Event] = [replace(sample, step=step) for step in range(MOST_TOGETHER + 2)]
+    of_another = replace(sample, job="another")
+    cannot = replace(sample, step_time_s=float("nan"))
+    for results, n_messages in (
+        (samples, 2),
+        ([*samples[:3], of_another, *samples[3:5]], 3),
+        ([*samples[:2], incident(), *samples[2:4]], 3),
+        ([], 0),
+    ):
+        world = World(message(0))
+        world.worker.said = results
+        world.loop.turn()
+        assert world.producer.sent == results
+        assert world.producer.n_messages == n_messages
+    world = World(message(0))
+    world.worker.said = [*samples[:2], cannot, samples[2]]
+    world.loop.turn()
+    assert world.producer.sent == samples[:3]
+    assert world.telemetry.value(WORKER_FAILURES, worker="test") == 1
+    assert world.consumer.committed == {("incidents", 0): 1}
+
+
+def test_of_a_message_that_is_decoded_already_only_what_was_refused_is_set_aside() -> None:
+    good, bad = incident(), next(one for one in one_of_each() if isinstance(one, Decision))
+    value = codec.encode(good, bad, good)
+    many = Message(topic="incidents", key="j", partition=0, offset=3, value=value, events=(good, bad, good))
+    world = World(many)
+    world.loop.turn()
+    assert world.worker.seen == [(0, 3), (0, 3)]
+    (letter,) = world.letters
+    assert codec.decode(letter.payload) == [bad]
 
 
 def test_a_full_producer_holds_the_work_up_and_loses_nothing() -> None:
