@@ -251,9 +251,12 @@ class Agent:
         """Settle what was read so far, and save it with the promise that goes with it."""
         if slower := self._cost.look(now_ns, self._cpu_ns()):
             self._warn_once(slower)
-        is_usual = self.assembler.tells_iterations and self._flush_times.is_usual(now_ns)
+        tells_iterations = self.assembler.tells_iterations
+        is_usual = tells_iterations and not has_news and self._flush_times.is_usual(now_ns)
+        even_quiet_ns = 0 if tells_iterations or has_news else self._flush_times.even_quiet_ns(now_ns)
         self._flush_times.flushed(now_ns, self._cost.flush_s)
-        self._settle(now_ns, promise_ns=now_ns - GUARD_NS, closed_why="", is_usual=is_usual and not has_news)
+        promise_ns = now_ns - GUARD_NS
+        self._settle(now_ns, promise_ns=promise_ns, closed_why="", is_usual=is_usual, even_quiet_ns=even_quiet_ns)
 
     def _is_due(self, now_ns: int) -> bool:
         self._flush_times.note_iterations(self._seen_so_far.ended_iterations, now_ns)
@@ -407,7 +410,9 @@ class Agent:
             self._ended_file_since_ns = now_ns
         return Ended() if now_ns - self._ended_file_since_ns >= UNREADABLE_END_NS else None
 
-    def _settle(self, now_ns: int, *, promise_ns: int, closed_why: str, is_usual: bool = False) -> None:
+    def _settle(
+        self, now_ns: int, *, promise_ns: int, closed_why: str, is_usual: bool = False, even_quiet_ns: int = 0
+    ) -> None:
         records_by_ring, self._read_records, self._unsettled = self._read_records, [], 0
         running = self._transfers.running
         settled = self.assembler.settle(
@@ -461,8 +466,10 @@ class Agent:
             messages = [*seen, *words, *said, *detail]
             self._flush_times.may_be_quiet(now_ns)
         else:
-            messages += [*detail, *seen, *words, *self._said(promised, behind_ns)]
+            messages += [*detail, *seen, *words, *self._said(promised, behind_ns, even_quiet_ns)]
             self._in_full.note(promised)
+            if even_quiet_ns and behind_ns:
+                self._flush_times.may_be_even(now_ns)
         messages += [*last_words, *map(outgoing, answers)]
         self._outbox.save(messages, msgspec.msgpack.encode(self._state()), now_ns)
         if self._outbox.is_saved:
@@ -497,10 +504,12 @@ class Agent:
         words, last_words = ([outgoing(one) for one in said if one.closed == is_last] for is_last in (False, True))
         return words, last_words, {one.attempt: self._words.last_ns(one.attempt) for one in in_short}
 
-    def _said(self, events: Sequence[HostCall], behind_ns: Mapping[int, int] | None = None) -> list[Outgoing]:
+    def _said(
+        self, events: Sequence[HostCall], behind_ns: Mapping[int, int] | None = None, quiet_ns: int = 0
+    ) -> list[Outgoing]:
         if self._messages is MessageForm.APART:
             return [outgoing(event) for event in events]
-        return outgoing_at_once(events, self._shards(), behind_ns)
+        return outgoing_at_once(events, self._shards(), behind_ns, quiet_ns=quiet_ns)
 
     def _shards(self) -> dict[str, int]:
         return shards_of(self.assembler.communicators, self._sharded_from_ranks)

@@ -42,19 +42,23 @@ def outgoing_at_once(
     shards: Mapping[str, int],
     behind_ns: Mapping[int, int] | None = None,
     *,
+    quiet_ns: int = 0,
     is_detail: bool = False,
 ) -> list[Outgoing]:
     """What is said of calls, in as few messages as may be: each holds what the outbox may treat alike.
 
     On Kafka those of one key travel as one message (`pacehound.bus.kafka_sender.joined`). Calls that are detail are the
-    first to be dropped, and nobody misses them. Promises of the attempts in `behind_ns` speak for their processes, too.
+    first to be dropped, and nobody misses them. Promises of the attempts in `behind_ns` speak for their processes, too,
+    and all of them say that for `quiet_ns` nothing more may be said.
     """
-    flushes = with_processes(flushes_of(events, shards), behind_ns or {})
+    flushes = with_processes(flushes_of(events, shards), behind_ns or {}, quiet_ns)
     return [_outgoing_flush(flush, is_detail=is_detail) for flush in flushes]
 
 
-def with_processes(flushes: Iterable[Flush], behind_ns: Mapping[int, int]) -> list[Flush]:
+def with_processes(flushes: Iterable[Flush], behind_ns: Mapping[int, int], quiet_ns: int = 0) -> list[Flush]:
     """The same flushes; the last promises of each of these attempts speak for its processes as well, behind a word.
+
+    All promises of theirs say that they hold for `quiet_ns`.
 
     Examples
     --------
@@ -62,18 +66,22 @@ def with_processes(flushes: Iterable[Flush], behind_ns: Mapping[int, int]) -> li
     >>> flush = Flush(job="j", attempt=3, host="h", shard=0, promises=(one,))
     >>> [told.speaks_of_processes for told in with_processes([flush, flush], {3: 2})]
     [False, True]
-    >>> with_processes([flush], {2: 2}) == [flush]
+    >>> [told.quiet_ns for told in with_processes([flush, flush], {3: 2}, 7)]
+    [7, 7]
+    >>> with_processes([flush], {2: 2}, 7) == [flush]
     True
 
     """
     told = list(flushes)
     until_ns = promised_ns(promise for flush in told for promise in flush.promises)
     last = {flush.attempt: at for at, flush in enumerate(told) if flush.promises}
-    for attempt in last.keys() & behind_ns.keys():
-        beat = Heartbeat(
-            time_ns=until_ns[attempt], communicators=(), is_of_processes=True, behind_ns=behind_ns[attempt]
-        )
-        told[last[attempt]] = replace(told[last[attempt]], heartbeat=beat)
+    for at, flush in enumerate(told):
+        attempt, is_last = flush.attempt, last.get(flush.attempt) == at
+        if flush.promises and attempt in behind_ns and (is_last or quiet_ns):
+            beat = Heartbeat(time_ns=until_ns[attempt], communicators=(), quiet_ns=quiet_ns)
+            if is_last:
+                beat = replace(beat, is_of_processes=True, behind_ns=behind_ns[attempt])
+            told[at] = replace(flush, heartbeat=beat)
     return told
 
 

@@ -45,7 +45,7 @@ from streams.hang.thresholds import (
     STANDSTILL_S,
     SURVIVED_FACTOR,
 )
-from streams.hang.wait_graph import WaitGraph, wait_graph
+from streams.hang.wait_graph import WaitGraph, open_for, wait_graph
 from streams.hang.wording import call_of, waits_of
 from streams.rounds.divergence import LastIterations
 from streams.rounds.round_table import RoundTable, joined
@@ -237,8 +237,7 @@ class HangWatch(Watch):
         self._note_standstill(now_ns, standstill_s, since_ns, iterations)
         open_for_ns = round(limit_s * 1e9)
         before_ns = now_ns - open_for_ns
-        graph = self._graph(open_for_ns)
-        stuck = self._stuck(graph, before_ns, since_ns)
+        stuck = self._stuck(open_for_ns, before_ns, since_ns)
         n_exited = len(self.host_reports.exited(None))
         if 2 * n_exited > len(self.host_reports.processes) or moment.is_host_late:
             return []  # a job that is being ended has nobody left to wait for
@@ -285,13 +284,16 @@ class HangWatch(Watch):
             )
         )
 
-    def _stuck(self, graph: WaitGraph, before_ns: int, since_ns: int) -> tuple[int, ...]:
-        """Ranks in calls that have not moved for so long and wait for nobody who has, as was said since a time.
+    def _stuck(self, open_for_ns: int, before_ns: int, since_ns: int) -> tuple[int, ...]:
+        """Ranks in calls that are open for so long, have not moved since a time and wait for nobody who has.
 
         Whoever is waited for by somebody that goes on may be late, but does not hang. Nor does who has ended an
         iteration since its host last spoke of its calls: hosts speak once a second, and many iterations fit in. Or it
         does not speak of them at all, as long as iterations end.
         """
+        if not open_for(self._table, open_for_ns).any():
+            return ()  # as nearly always
+        graph = self._graph(open_for_ns)
         if not graph:
             return ()
         standing = np.array(graph.standing)
@@ -312,7 +314,7 @@ class HangWatch(Watch):
             if moved.any() and not moved.all():
                 return  # who left a call in which its peers still stand has given it up, and is about to leave
         open_for_ns = round(for_s * 1e9)
-        stuck = self._stuck(self._graph(open_for_ns), now_ns - open_for_ns, since_ns)
+        stuck = self._stuck(open_for_ns, now_ns - open_for_ns, since_ns)
         self._standstill = None
         if stuck:
             found = self._root_cause(self._graph(), iterations(), frozen_ns=None)

@@ -286,8 +286,8 @@ class Shard:
         if not promised_ns:
             return
         self._beats.promises(flush.host, max(promised_ns.values()))
-        if beat is None:
-            self._beat_ns.pop(flush.host, None)  # its samples follow each other
+        if beat is None or not (beat.communicators or beat.is_of_processes):
+            self._beat_ns.pop(flush.host, None)  # its samples follow each other, or another shard is told of them
             return
         self._beat_ns[flush.host] = beat.time_ns
         if beat.communicators:

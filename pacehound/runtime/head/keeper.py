@@ -21,7 +21,7 @@ from pacehound.runtime.head.state_file import StateFile, read_state
 
 logger = logging.getLogger(__name__)
 
-FIRST_S, EVERY_S = 10.0, 60.0
+FIRST_S, EVERY_S = 10.0, 120.0
 """What came within this is read again by the next head. What waits to be stored is written with it, ten inserts however
 few rows there are (docs/adr/0035-a-quiet-job-says-less.md)."""
 MOST_SHARE = 0.02

@@ -13,7 +13,9 @@ import pytest
 from collector.agent.background import ThreadTaskRunner
 from collector.agent.waker import Waker
 from pacehound.launcher.lifeline import Lifeline
+from pacehound.model import codec
 from pacehound.model.events import Progress
+from pacehound.model.flushes import Flush
 from tests.fakes.agent_run import MS, AgentRun
 
 STEPS = itertools.count()
@@ -75,14 +77,31 @@ def seconds_with_a_flush(run: AgentRun, ring, iterations_a_second: list[int]) ->
     return flushed
 
 
-def test_short_iterations_that_take_what_they_took_are_told_of_in_every_other_second(tmp_path: Path) -> None:
+def quiet_ns_of_the_last_promise(run: AgentRun) -> int:
+    said = [event for message in run.receiver.messages for event in codec.decode(message)]
+    return [one.quiet_ns for one in said if isinstance(one, Flush) and one.promises][-1]
+
+
+def test_short_iterations_that_take_what_they_took_are_told_of_in_every_fourth_second(tmp_path: Path) -> None:
     run = AgentRun(tmp_path)
     ring = run.joined(0)
     assert seconds_with_a_flush(run, ring, [10] * 8) == [True] * 8, "what is usual is not known yet"
-    assert seconds_with_a_flush(run, ring, [10] * 6) == [False, True] * 3
+    assert seconds_with_a_flush(run, ring, [10] * 3) == [False, False, True], "it has not been said yet"
+    for _ in range(2):
+        assert seconds_with_a_flush(run, ring, [10] * 4) == [False, False, False, True]
+        assert quiet_ns_of_the_last_promise(run) == 1_500 * MS, "beyond 2.5 s, which nobody wonders about"
     assert seconds_with_a_flush(run, ring, [6] + [10] * 7) == [True] * 8, "they have not taken the same of late"
-    assert seconds_with_a_flush(run, ring, [10] * 4) == [False, True] * 2
+    assert seconds_with_a_flush(run, ring, [10] * 3) == [False, False, True]
+    assert seconds_with_a_flush(run, ring, [10] * 4) == [False, False, False, True]
     assert seconds_with_a_flush(run, ring, [0] * 4) == [True] * 4, "they hang, perhaps"
+    assert quiet_ns_of_the_last_promise(run) == 0
+
+
+def test_who_cannot_say_that_he_may_be_quiet_is_not_for_longer_than_half_of_what_is_late(tmp_path: Path) -> None:
+    run = AgentRun(tmp_path, "agent.messages=apart")
+    ring = run.joined(0)
+    assert seconds_with_a_flush(run, ring, [10] * 8) == [True] * 8
+    assert seconds_with_a_flush(run, ring, [10] * 6) == [False, False, True] * 2, "2.5 s are over"
 
 
 def test_what_is_no_short_iteration_is_told_of_each_second(tmp_path: Path) -> None:
