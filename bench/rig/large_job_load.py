@@ -21,7 +21,9 @@ import numpy as np
 import numpy.typing as npt
 
 from bench.rig.agent_records import communicator_of
+from bench.rig.vitals import vitals_of
 from collector.agent.flush_times import FlushTimes
+from collector.agent.host_watch import VITALS_EVERY_NS
 from collector.agent.host_words import HostWords
 from collector.agent.node_agent import GUARD_NS
 from collector.agent.said_in_full import SaidInFull
@@ -38,6 +40,7 @@ from pacehound.model.events import (
     NEVER,
     OPTIMIZER_STEP,
     HostSample,
+    HostVitals,
     Markers,
     OpenCall,
     PairProgress,
@@ -146,6 +149,8 @@ class _Host:
         self._shards = shards_of(self._known, digests_from_ranks=1)
         self._in_full = SaidInFull()
         self._words = HostWords()
+        # Agents of a job begin within seconds of each other.
+        self._next_vitals_ns = spec.start_unix_ns + host * VITALS_EVERY_NS // len(spec.hosts)
         of_calls = [_records(of.of_host(tuple(topology.host_ranks)), spec) for (_, of), topology in
                     zip(calls, self._topologies, strict=True)]  # fmt: skip
         numbers = np.repeat(np.arange(len(of_calls)), list(map(len, of_calls)))
@@ -186,6 +191,7 @@ class _Host:
         is_short = is_usual and self._in_full.says_all(settled, in_short)
         quiet_ns = times.quiet_ns if is_short else 0
         sample = self._sample(now_ns, is_last=is_last)
+        seen = self._seen(now_ns)
         samples = self._words.in_full([sample]) if is_last else self._words.changed([sample], quiet_ns)
         behind_ns = {} if is_last else {sample.attempt: self._words.last_ns(sample.attempt)}
         if is_short:
@@ -198,7 +204,7 @@ class _Host:
                 *outgoing_at_once(promises, self._shards, behind_ns),
             ]
             self._in_full.note(in_short)
-        messages += map(outgoing, samples)
+        messages += map(outgoing, [*seen, *samples])
         for topic, key, value in joined([message.payload for message in messages]):
             yield Due(now_ns - self._spec.start_unix_ns, topic.name, key, value)
 
@@ -287,6 +293,15 @@ class _Host:
         )
         why = "job ended" if is_last else ""
         return HostSample(**self._same, time_ns=now_ns, processes=processes, closed=is_last, closed_why=why)
+
+    def _seen(self, until_ns: int) -> list[HostVitals]:
+        """What the hardware has been like since it was said last."""
+        seen = []
+        while self._next_vitals_ns <= until_ns:
+            seen.append(vitals_of(self._sample(self._next_vitals_ns, is_last=False)))
+            self._words.seen(seen[-1])
+            self._next_vitals_ns += VITALS_EVERY_NS
+        return seen
 
     def _topology(self, group: Group) -> Topology:
         return Topology(

@@ -27,11 +27,12 @@ def with_vitals(events: Iterable[Event]) -> Iterator[Event]:
         is_time = isinstance(event, HostSample) and event.time_ns - said_ns.get(event.host, 0) >= VITALS_EVERY_NS
         if isinstance(event, HostSample) and is_time and event.processes and not event.closed:
             said_ns[event.host] = event.time_ns
-            yield _vitals(event)
+            yield vitals_of(event)
         yield event
 
 
-def _vitals(sample: HostSample) -> HostVitals:
+def vitals_of(sample: HostSample) -> HostVitals:
+    """What the hardware is like on which these processes run, a millisecond before."""
     ran_ns = sample.time_ns % 10**15  # it grows
     return HostVitals(
         job=sample.job,

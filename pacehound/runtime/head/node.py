@@ -150,7 +150,7 @@ class Head:
             )
         pipeline = PipelineWorker(parts.pipeline, self._silence, self._clock, self.telemetry, on_rounds, keeping)
         heard = (topics.CALLS, topics.HOSTS, topics.OPS)
-        self._pipeline = self._loop("pipeline", heard, pipeline, recording=recording, poll_s=settings.stream.tick_s / 2)
+        self._pipeline = self._loop("pipeline", heard, pipeline, recording=recording, poll_s=settings.stream.tick_s)
         self.mailbox = Mailbox(self._clock.now_ns())
         self._actuators = self._loop("actuators", (topics.INCIDENTS,), parts.actuators(self), poll_s=0.5)
         self._alerts = (
@@ -164,7 +164,7 @@ class Head:
             else None
         )
         # Few, large inserts cost the training host least, and a sender can wait for so long.
-        how = {"max_messages": _AT_ONCE, "linger_s": 0.3, "longest_retry_s": _STORE_RETRY_S, "poll_s": 1.0}
+        how = {"max_messages": _AT_ONCE, "linger_s": 0.3, "longest_retry_s": _STORE_RETRY_S, "poll_s": 2.0}
         late: tuple[Topic, ...] = ()
         if parts.late_writer is not None:
             again = {*KEPT, topics.FINDINGS.name} if self._keeper is not None else set()
