@@ -204,7 +204,7 @@ class _Host:
                 *outgoing_at_once(promises, self._shards, behind_ns),
             ]
             self._in_full.note(in_short)
-        messages += [outgoing(word) for word in (*seen, *samples)]
+        messages += [*map(outgoing, seen), *map(outgoing, samples)]
         for topic, key, value in joined([message.payload for message in messages]):
             yield Due(now_ns - self._spec.start_unix_ns, topic.name, key, value)
 
