@@ -85,20 +85,18 @@ class HostWatch:
         in_call: frozenset[int] = frozenset()
         self._wanted = Stall(attempt=attempt, reason=why, ranks=tuple(ranks[:MAX_STACKS]), in_call=in_call)
 
-    def consider(self, progress: Sequence[Progress], alive: Sequence[RankProcess], now_ns: int, unix_ns: int) -> None:
-        """Look where it is time to; never waits.
+    def look_at_hardware(self, alive: Sequence[RankProcess], now_ns: int) -> None:
+        """Where it is time to; never waits.
 
         Ranks that have come since the last look are looked at at once: what a rank has lacked is told by two looks at
         it, and a job that has just begun, or begun anew, is not to wait for a third.
 
         Parameters
         ----------
-        progress
-            What the agent has just promised.
         alive
             The ranks' processes that are there.
-        now_ns, unix_ns
-            Monotonic time, and the same moment in Unix time.
+        now_ns
+            Monotonic time.
 
         """
         if not alive:
@@ -111,7 +109,21 @@ class HostWatch:
             self._next_vitals_ns = now_ns + (CLOSELY_EVERY_NS if is_close else VITALS_EVERY_NS)
             self._looked_at = frozenset(ranks)
             self._vitals_tasks.run(lambda: self._read_vitals(attempt, ranks, self._clock_ns()))
-        if not self._evidence_tasks.is_idle():
+
+    def consider(self, progress: Sequence[Progress], alive: Sequence[RankProcess], now_ns: int, unix_ns: int) -> None:
+        """Collect evidence where ranks do not go on; never waits.
+
+        Parameters
+        ----------
+        progress
+            What the agent has just promised.
+        alive
+            The ranks' processes that are there.
+        now_ns, unix_ns
+            Monotonic time, and the same moment in Unix time.
+
+        """
+        if not alive or not self._evidence_tasks.is_idle():
             return
         stall = self._stall.look(progress, {(process.attempt, process.rank) for process in alive}, unix_ns)
         if stall is None and now_ns < self._closely_until_ns:

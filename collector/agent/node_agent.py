@@ -229,6 +229,8 @@ class Agent:
             self.close(now_ns, ended.why)
         elif has_news or self._is_due(now_ns) or self._unsettled >= UNSETTLED_RECORDS:
             self.flush(now_ns, has_news=has_news)
+        if self._host_watch is not None and not self.has_closed:
+            self._host_watch.look_at_hardware(self.processes.alive(), now_ns)  # behind a flush, which would wait for it
         self.delivery.step(now_ns)
 
     def may_wait_s(self, now_ns: int) -> float:

@@ -129,9 +129,9 @@ SHARED_GROWTH = 0.25
 """Where the own time of ranks that only wait grows by such a share of a slow rank's, it does not stand apart on a full
 machine (chosen: a clean job beside a task of the lowest priority, which slowed both of its ranks: 0.36)."""
 
-AWAITED_NS = 12_000_000_000
-"""Two readings since a slowdown began are waited for so long (derived: they are five seconds apart, and two seconds
-for the way); afterwards an answer stands without them."""
+AWAITED_NS = 14_000_000_000
+"""Two readings since a slowdown began are waited for so long (derived: they are five seconds apart, and told with the
+next flush, four seconds later at the latest); afterwards an answer stands without them."""
 
 CROWD_PATIENCE_NS = 60_000_000_000
 """What lasts so long is told although the machine is crowded (chosen: most builds are over then)."""

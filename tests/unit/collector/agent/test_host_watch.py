@@ -94,6 +94,24 @@ def test_vitals_are_read_every_five_seconds_and_never_twice_at_once(tmp_path: Pa
     assert {vitals.oom_kills for vitals in said} == {2}
 
 
+def test_hardware_is_looked_at_as_often_while_little_is_told(tmp_path: Path) -> None:
+    """Of even, short iterations hosts tell each four seconds; their hardware is not looked at less."""
+    run = WatchedRun(tmp_path)
+    ring = run.joined(0)
+    looked_s, n_told = [], []
+    for second in range(60):
+        for at in range(10):
+            ring.marker(10 * second + at, run.now_ns - 10 * MS)
+        run.step(1_000)
+        n_told.append(len(run.receiver.of(Progress)))
+        if run.vitals.waiting:
+            looked_s.append(second)
+            run.vitals.finish()
+    assert n_told[-1] - n_told[-21] == 5, "in twenty seconds"
+    assert {later - earlier for earlier, later in itertools.pairwise(looked_s)} == {5}
+    assert len(run.receiver.of(HostVitals)) >= len(looked_s) - 1
+
+
 def test_ranks_that_come_later_are_looked_at_at_once(tmp_path: Path) -> None:
     run = WatchedRun(tmp_path)
     run.joined(0)
