@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import math
-from typing import Literal
+from functools import cache
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -39,16 +40,17 @@ def new_series(n: int, min_change: float, small_changes: bool, exact: bool) -> S
 
 def advance(one: Series, step: int, time_ns: int, step_time_s: float, n_steps: float) -> int:
     """Take one row, the mean of `n_steps` steps; the kind of change that it completes, or -1."""
-    take = native_loops.loaded().series_advance
-    take.restype = ctypes.c_int64
-    kind: int = take(
-        address(one, record("series")),
-        ctypes.c_int64(step),
-        ctypes.c_int64(time_ns),
-        ctypes.c_double(step_time_s),
-        ctypes.c_double(n_steps),
-    )
+    kind: int = _advance()(address(one, record("series")), step, time_ns, step_time_s, n_steps)
     return kind
+
+
+@cache
+def _advance() -> Any:
+    """A small job calls it hundreds of times a second: what it takes and returns is said once."""
+    take = native_loops.loaded().series_advance
+    take.argtypes = (ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_double, ctypes.c_double)
+    take.restype = ctypes.c_int64
+    return take
 
 
 def advance_all(all_series: Series, step: int, time_ns: int, step_time_s: FloatArray, kinds: Int64Array) -> bool:
