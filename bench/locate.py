@@ -75,7 +75,7 @@ def _of_layout(layout: Layout) -> list[dict[str, Any]]:
             "ms",
         ),
         "measure an iteration (own times, transfers, critical path)": (
-            1e3 * _seconds(lambda: index.measured([stretch])[0]),
+            1e3 * _seconds(lambda: index.measured([stretch])),
             "ms",
         ),
         "follow a round (clocks, transfers, windows)": (1e6 * _following(blocks) / n_rounds, "us/round"),
@@ -129,21 +129,21 @@ def _records(
 ) -> tuple[list[IterationRecord], list[IterationRecord], dict[TransferKey, int]]:
     """Slow and quiet iterations: the measured one, and one rank whose own time has grown."""
     rng = np.random.default_rng(0)
-    measured = index.measured([stretch])[0]
-    own, transfers, charges = measured.own, measured.transfers, measured.charges
-    keys = {key: number for number, key in enumerate(transfers.keys)}
+    measured = index.measured([stretch])
+    charges = measured.charges[0]
+    keys = {key: number for number, key in enumerate(index.keys)}
     culprit = int(stretch.ranks[-1])
 
     def record(step: int, extra_ns: float) -> IterationRecord:
-        own_ns = (own.least * np.exp(0.01 * rng.standard_normal(len(own.least)))).astype(np.float32)
+        own_ns = (measured.own_ns[0] * np.exp(0.01 * rng.standard_normal(len(stretch.ranks)))).astype(np.float32)
         own_ns[-1] += extra_ns
         charged = dict(charges.ranks)
         charged[culprit] = charged.get(culprit, 0) + round(extra_ns)
         return IterationRecord(
             step=step, time_ns=BASE_NS + step * STEP_NS, step_time_s=(STEP_NS + extra_ns) / 1e9, ranks=stretch.ranks,
             charges=type(charges)(charged, charges.transfers), own_ns=own_ns, own_most_ns=own_ns.copy(),
-            transfer_ns=transfers.total_ns.astype(np.float32), n_rounds=transfers.n_rounds,
-            size_bytes=transfers.size_bytes,
+            transfer_ns=measured.transfers_ns[0].astype(np.float32), n_rounds=measured.n_rounds[0],
+            size_bytes=measured.size_bytes[0],
         )  # fmt: skip
 
     slow = [record(QUIET + step, 0.4 * STEP_NS) for step in range(SLOW)]

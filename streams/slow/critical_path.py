@@ -105,34 +105,30 @@ class Stretch:
 
 
 @dataclass(frozen=True, slots=True)
-class OwnTime:
-    """Per rank of a stretch, the part that it spent in no call, in nanoseconds.
+class Measured:
+    """All that rounds say of iterations of the same ranks, a line of each, in nanoseconds.
 
-    `least` takes every send for waiting, `most` only those that the rank stood still for. What is a rank's own
-    grows in both; a victim's grows in one of them at most, when its sends are taken sooner or later than before.
+    Attributes
+    ----------
+    own_ns, most_own_ns
+        The part of its iteration that each rank spent in no call, shape `(n_iterations, n_ranks)`: `own_ns` takes every
+        send for waiting, `most_own_ns` only those that the rank stood still for (the same array where that is the
+        same). What is a rank's own grows in both; a victim's grows in one of them at most, when its sends are taken
+        sooner or later than before.
+    transfers_ns
+        How long rounds took to transfer, summed by communicator and by directed pair, shape `(n_iterations, n_keys)`.
+    n_rounds, size_bytes
+        How many rounds they were, and what they have moved.
+    charges
+        What lies on the critical path.
     """
 
-    least: Int64Array
-    most: Int64Array
-
-
-@dataclass(frozen=True, slots=True)
-class Transfers:
-    """How long the rounds of one iteration took to transfer, summed by communicator and by directed pair."""
-
-    keys: tuple[TransferKey, ...]
-    total_ns: Float64Array
-    n_rounds: int
-    size_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """All that an iteration's rounds say of it."""
-
-    own: OwnTime
-    transfers: Transfers
-    charges: Charges
+    own_ns: Int64Array
+    most_own_ns: Int64Array
+    transfers_ns: Float64Array
+    n_rounds: list[int]
+    size_bytes: list[int]
+    charges: list[Charges]
 
 
 def _calls(
@@ -228,16 +224,16 @@ class RoundIndex:
         uncertain: BoolArray = is_pair & ~has_offset & (known.host[place[first]] != known.host[place[last]])
         return uncertain
 
-    def measured(self, stretches: Sequence[Stretch]) -> list[Measured]:
-        """What its rounds say of iterations, all of the same ranks; in one go, for a small job has hundreds a second.
+    def measured(self, stretches: Sequence[Stretch]) -> Measured:
+        """What its rounds say of iterations, one or more, all of the same ranks.
+
+        In one go, for a small job has hundreds a second.
 
         Charges lie along an iteration's critical path. The part of its iteration that a rank spent in no call is its
         own work, waiting left out: a rank that is only waited with keeps it when somebody else becomes slow, so that
         its growth tells a culprit from a victim even where the path wanders. Transfers are those of all rounds that
         were over in it, and say how much there was to do.
         """
-        if not stretches:
-            return []
         ranks, n = stretches[0].ranks, len(stretches)
         if not np.array_equal(ranks, self._ranks):  # they are the same in nearly all iterations
             self._ranks, self._ahead_ns = ranks, self._offsets.of(ranks)
@@ -248,25 +244,15 @@ class RoundIndex:
             last = (ends_ns - self._ahead_ns).argmax(axis=1)
             last_ranks, last_ns = ranks[last], ends_ns[np.arange(n), last]
         found = self._path.measure(ranks, begins_ns, ends_ns, last_ranks, last_ns)
-        least_ns = list(found.own_ns)
-        most_ns = least_ns if found.most_own_ns is None else list(found.most_own_ns)
-        return [
-            Measured(
-                own=OwnTime(least, most),
-                transfers=Transfers(self.keys, transfers_ns, n_rounds, size_bytes),
-                charges=Charges(of_ranks, of_keys),
-            )
-            for least, most, transfers_ns, n_rounds, size_bytes, of_ranks, of_keys in zip(
-                least_ns,
-                most_ns,
-                found.transfers_ns,
-                found.n_rounds,
-                found.size_bytes,
-                _charged(found.charged_ranks_ns, ranks.tolist()),
-                _charged(found.charged_keys_ns, self.keys),
-                strict=True,
-            )
-        ]
+        of_ranks, of_keys = _charged(found.charged_ranks_ns, ranks.tolist()), _charged(found.charged_keys_ns, self.keys)
+        return Measured(
+            own_ns=found.own_ns,
+            most_own_ns=found.own_ns if found.most_own_ns is None else found.most_own_ns,
+            transfers_ns=found.transfers_ns,
+            n_rounds=found.n_rounds,
+            size_bytes=found.size_bytes,
+            charges=[Charges(*charged) for charged in zip(of_ranks, of_keys, strict=True)],
+        )
 
     def lost_share(self, stretch: Stretch) -> Float64Array | None:
         """Per rank, the share of its rows that are missing in rounds that others have reported; `None`: none is."""

@@ -31,7 +31,7 @@ from streams.slow.attribution.observations import Observations
 from streams.slow.attribution.records import Int64Array, IterationRecord
 from streams.slow.attribution.shortages import weighed_by_shortages
 from streams.slow.attribution.verdict import Attribution
-from streams.slow.critical_path import Charges, Measured, RoundIndex, Stretch
+from streams.slow.critical_path import Charges, RoundIndex, Stretch
 from streams.slow.evidence import SlowEvidence
 from streams.slow.pace import Pace, pace_s
 from streams.slow.role import rhythm
@@ -56,12 +56,11 @@ THINNED = 8
 
 @dataclass(frozen=True, slots=True)
 class _Ahead:
-    """What was asked of an iteration together with those before it."""
+    """What is kept of an iteration, made together with that of those before it."""
 
     previous: IterationSample
     sample: IterationSample  # kept, for it is found by who it is
-    stretch: Stretch
-    measured: Measured
+    record: IterationRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,19 +75,6 @@ class _Index:
     numbered_by: Mapping[TransferKey, int]
     numbers: Int64Array
     ahead: dict[int, _Ahead] = field(default_factory=dict)  # by the id of the sample
-
-    def look_ahead(self, iteration: Iteration) -> None:
-        """Measure an iteration, and those behind it that the same ranks have ended one after the other."""
-        before, sample = iteration.previous, iteration.sample
-        samples = [before, sample]
-        if before.ranks == sample.ranks:
-            behind = dropwhile(lambda one: one is not sample, iteration.with_it)
-            samples += takewhile(lambda one: one.ranks == sample.ranks, islice(behind, 1, None))
-            stretches = Stretch.following(sample.ranks, [one.ends_ns for one in samples])
-        else:
-            stretches = [Stretch.between((before.ranks, before.ends_ns), (sample.ranks, sample.ends_ns))]
-        found = zip(pairwise(samples), stretches, self.index.measured(stretches), strict=True)
-        self.ahead.update({id(sample): _Ahead(before, sample, at, said) for (before, sample), at, said in found})
 
 
 @dataclass(slots=True)
@@ -207,45 +193,74 @@ class SlowWatch(Watch):
         self._index = _Index(rounds, index, self._numbers, np.array(numbers, np.int64))
         return self._index
 
-    def _measured(self, iteration: Iteration, clocks: ClockOffsets) -> IterationRecord:
+    def _record_of(self, iteration: Iteration, clocks: ClockOffsets) -> IterationRecord:
         """What is to be kept of an iteration, from the rounds of a stretch of time that holds it."""
-        previous, sample = iteration.previous, iteration.sample
         indexed = self._indexed(iteration.rounds, clocks)
-        index = indexed.index
-        found = indexed.ahead.pop(id(sample), None)
-        if found is None or found.previous is not previous:
-            indexed.look_ahead(iteration)
-            found = indexed.ahead.pop(id(sample))
-            if not np.array_equal(found.stretch.ranks, self._ranks):
-                self._ranks = found.stretch.ranks
-        own, transfers = found.measured.own, found.measured.transfers
-        # Lost calls or markers make several iterations one sample: what is kept is for one iteration.
-        n_steps = max(sample.step - previous.step, 1)
-        transfer_ns = np.zeros(len(self._numbers), np.float32)
-        transfer_ns[indexed.numbers] = transfers.total_ns / n_steps
-        lost = index.lost_share(found.stretch)
-        charges = found.measured.charges if index.sees_transfers else Charges({}, {})
-        least = (own.least / n_steps).astype(np.float32)
-        return IterationRecord(
-            step=sample.step,
-            time_ns=sample.time_ns,
-            step_time_s=sample.step_time_s,
-            ranks=self._ranks,
-            charges=charges if n_steps == 1 else charges.shared_by(n_steps),
-            own_ns=least,
-            own_most_ns=least if own.most is own.least else (own.most / n_steps).astype(np.float32),
-            transfer_ns=transfer_ns,
-            n_rounds=round(transfers.n_rounds / n_steps),
-            size_bytes=round(transfers.size_bytes / n_steps),
-            lost_share=None if lost is None else lost.astype(np.float32),
-            first_launch_ns=None if index.sees_transfers else index.first_launch_ns(found.stretch).astype(np.float32),
-            sees_transfers=index.sees_transfers,
+        found = indexed.ahead.pop(id(iteration.sample), None)
+        if found is None or found.previous is not iteration.previous:
+            self._look_ahead(iteration, indexed)
+            found = indexed.ahead.pop(id(iteration.sample))
+        return found.record
+
+    def _look_ahead(self, iteration: Iteration, indexed: _Index) -> None:
+        """Measure an iteration, and those behind it that the same ranks have ended one after the other."""
+        before, sample = iteration.previous, iteration.sample
+        samples = [before, sample]
+        if before.ranks == sample.ranks:
+            behind = dropwhile(lambda one: one is not sample, iteration.with_it)
+            samples += takewhile(lambda one: one.ranks == sample.ranks, islice(behind, 1, None))
+            stretches = Stretch.following(sample.ranks, [one.ends_ns for one in samples])
+        else:
+            stretches = [Stretch.between((before.ranks, before.ends_ns), (sample.ranks, sample.ends_ns))]
+        if not np.array_equal(stretches[0].ranks, self._ranks):
+            self._ranks = stretches[0].ranks
+        records = self._records_of(samples, stretches, indexed)
+        indexed.ahead.update(
+            {id(one): _Ahead(last, one, record) for (last, one), record in zip(pairwise(samples), records, strict=True)}
         )
+
+    def _records_of(
+        self, samples: Sequence[IterationSample], stretches: Sequence[Stretch], indexed: _Index
+    ) -> list[IterationRecord]:
+        """Of all samples but the first, which says where the second one began."""
+        index, measured = indexed.index, indexed.index.measured(stretches)
+        # Lost calls or markers make several iterations one sample: what is kept is for one iteration.
+        n_steps = [max(one.step - last.step, 1) for last, one in pairwise(samples)]
+        per_step = np.array(n_steps)[:, None]
+        own_ns = list((measured.own_ns / per_step).astype(np.float32))
+        has_sends = measured.most_own_ns is not measured.own_ns
+        most_ns = list((measured.most_own_ns / per_step).astype(np.float32)) if has_sends else own_ns
+        transfers_ns = np.zeros((len(n_steps), len(self._numbers)), np.float32)
+        transfers_ns[:, indexed.numbers] = measured.transfers_ns / per_step
+        records = []
+        for at, (sample, stretch, n) in enumerate(zip(samples[1:], stretches, n_steps, strict=True)):
+            lost = index.lost_share(stretch)
+            charges = measured.charges[at] if index.sees_transfers else Charges({}, {})
+            records.append(
+                IterationRecord(
+                    step=sample.step,
+                    time_ns=sample.time_ns,
+                    step_time_s=sample.step_time_s,
+                    ranks=self._ranks,
+                    charges=charges if n == 1 else charges.shared_by(n),
+                    own_ns=own_ns[at],
+                    own_most_ns=most_ns[at],
+                    transfer_ns=transfers_ns[at],
+                    n_rounds=round(measured.n_rounds[at] / n),
+                    size_bytes=round(measured.size_bytes[at] / n),
+                    lost_share=None if lost is None else lost.astype(np.float32),
+                    first_launch_ns=(
+                        None if index.sees_transfers else index.first_launch_ns(stretch).astype(np.float32)
+                    ),
+                    sees_transfers=index.sees_transfers,
+                )
+            )
+        return records
 
     def on_iteration(self, iteration: Iteration, moment: Moment) -> list[Said]:
         """One finished iteration."""
         sample = iteration.sample
-        record = self._measured(iteration, moment.clocks)
+        record = self._record_of(iteration, moment.clocks)
         self._records.append(record)
         if self._episode is not None:
             self._excess_s += max(0.0, record.step_time_s - self._episode.before_s)

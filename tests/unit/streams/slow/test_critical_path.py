@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from pacehound.model.calls import Sees
@@ -14,7 +15,7 @@ from pacehound.model.rounds import Rounds
 from streams.rounds.clocks import ClockOffsets, HostClocks
 from streams.rounds.round_columns import RoundColumns, TransferKey
 from streams.rounds.round_table import RoundTable
-from streams.slow.critical_path import Measured, RoundIndex, Stretch
+from streams.slow.critical_path import Charges, Measured, RoundIndex, Stretch
 from tests.fakes.events import topology
 from tests.fakes.examples import tries
 from tests.fakes.hand_made_rounds import BASE_NS, MS, rounds
@@ -35,6 +36,21 @@ def index_of(blocks: Sequence[Rounds | DigestedPairs], offsets: ClockOffsets | N
     return RoundIndex(RoundColumns.of(blocks), offsets)
 
 
+@dataclass
+class One:
+    """What is measured of one iteration, as `Measured` says it of each."""
+
+    own_ns: npt.NDArray[np.int64]
+    most_own_ns: npt.NDArray[np.int64]
+    n_rounds: int
+    charges: Charges
+
+
+def one(index: RoundIndex, at: Stretch) -> One:
+    measured = index.measured([at])
+    return One(measured.own_ns[0], measured.most_own_ns[0], measured.n_rounds[0], measured.charges[0])
+
+
 def two_hosts(ahead_ms: float) -> ClockOffsets:
     """Ranks 0 and 1 on hosts of their own, the second one's clock ahead, as small all_reduces show it."""
     clocks = HostClocks()
@@ -47,12 +63,12 @@ def two_hosts(ahead_ms: float) -> ClockOffsets:
 
 def test_the_time_before_the_last_start_is_charged_to_the_rank_that_all_waited_for() -> None:
     index = index_of([rounds("dp", (0, 1), [[(10, 44), (40, 44)]])])
-    charges = index.measured([stretch([0, 1], 50)])[0].charges
+    charges = one(index, stretch([0, 1], 50)).charges
     assert charges.ranks == {0: 6 * MS, 1: 40 * MS}
     assert charges.transfers == {"dp": 4 * MS}
     assert charges.total_ns == 50 * MS
-    own = index.measured([stretch([0, 1], 50)])[0].own
-    assert own.least.tolist() == [16 * MS, 46 * MS]
+    own = one(index, stretch([0, 1], 50))
+    assert own.own_ns.tolist() == [16 * MS, 46 * MS]
 
 
 @pytest.mark.parametrize("ahead_ms", [50.0, -50.0])
@@ -60,7 +76,7 @@ def test_a_collective_needs_no_common_clock(ahead_ms: float) -> None:
     """The last one to start is the one that waits the least."""
     clock = {1: ahead_ms}
     index = index_of([rounds("dp", (0, 1), [[(10, 44), (40, 44)]], clock_ms=clock)])
-    charges = index.measured([stretch([0, 1], 50, ahead_ms=clock)])[0].charges
+    charges = one(index, stretch([0, 1], 50, ahead_ms=clock)).charges
     assert charges.ranks[1] >= 40 * MS
     assert charges.transfers == {"dp": 4 * MS}
 
@@ -71,17 +87,14 @@ def test_a_pair_is_put_on_one_clock(ahead_ms: float) -> None:
     clock = {1: ahead_ms}
     pair = rounds("pp", (0, 1), [[(30, 33), (5, 33)]], op="send", is_pair=True, clock_ms=clock)
     at = stretch([0, 1], 40, ahead_ms=clock)
-    charges = (
-        index_of([pair], two_hosts(ahead_ms)).measured([replace(at, ends_ns=at.ends_ns + np.array([0, 1]))])[0].charges
-    )
+    charges = one(index_of([pair], two_hosts(ahead_ms)), replace(at, ends_ns=at.ends_ns + np.array([0, 1]))).charges
     assert charges.transfers == {(0, 1): 3 * MS}
     assert charges.ranks[0] == pytest.approx(30 * MS)
 
 
 def test_a_sender_that_is_through_at_once_does_not_shorten_the_transfer() -> None:
     pair = rounds("pp", (0, 1), [[(30, 30.1), (5, 38)]], op="send", is_pair=True)
-    transfers = index_of([pair]).measured([stretch([0, 1], 40)])[0].transfers
-    assert dict(zip(transfers.keys, transfers.total_ns, strict=True)) == {(0, 1): 8 * MS}
+    assert took(index_of([pair]), stretch([0, 1], 40)) == {(0, 1): 8 * MS}
 
 
 def test_gradient_buckets_beside_the_work_hide_neither_own_time_nor_the_path() -> None:
@@ -89,9 +102,9 @@ def test_gradient_buckets_beside_the_work_hide_neither_own_time_nor_the_path() -
     tensor = rounds("tp", (0, 1), [[(10, 20), (18, 20)], [(24, 34), (32, 34)]])
     bucket = rounds("dp", (0, 1), [[(5, 45), (5, 45)]])
     index = index_of([tensor, bucket])
-    own = index.measured([stretch([0, 1], 50)])[0].own
-    assert own.least.tolist() == [30 * MS, 46 * MS]
-    assert index.measured([stretch([0, 1], 50)])[0].charges.ranks == {0: 16 * MS, 1: 30 * MS}
+    own = one(index, stretch([0, 1], 50))
+    assert own.own_ns.tolist() == [30 * MS, 46 * MS]
+    assert one(index, stretch([0, 1], 50)).charges.ranks == {0: 16 * MS, 1: 30 * MS}
 
 
 def test_the_last_bucket_is_waited_for() -> None:
@@ -99,7 +112,7 @@ def test_the_last_bucket_is_waited_for() -> None:
     tensor = rounds("tp", (0, 1), [[(10, 20), (18, 20)], [(24, 34), (32, 34)]])
     buckets = rounds("dp", (0, 1), [[(5, 36), (5, 36)], [(36, 45), (36, 45)]])
     index = index_of([tensor, buckets])
-    assert index.measured([stretch([0, 1], 50)])[0].charges.transfers["dp"] == 9 * MS
+    assert one(index, stretch([0, 1], 50)).charges.transfers["dp"] == 9 * MS
 
 
 def test_a_send_that_its_rank_does_not_wait_for_is_no_way_back() -> None:
@@ -107,16 +120,16 @@ def test_a_send_that_its_rank_does_not_wait_for_is_no_way_back() -> None:
     pair = rounds("pp", (0, 1), [[(2, 21), (20, 21)]], op="send", is_pair=True)
     last = rounds("dp", (0, 1), [[(30, 31), (25, 31)]])
     index = index_of([pair, last])
-    assert index.measured([stretch([0, 1], 32)])[0].charges.ranks == {0: 31 * MS}
-    own = index.measured([stretch([0, 1], 32)])[0].own
-    assert (own.least[0], own.most[0]) == (12 * MS, 31 * MS)
+    assert one(index, stretch([0, 1], 32)).charges.ranks == {0: 31 * MS}
+    own = one(index, stretch([0, 1], 32))
+    assert (own.own_ns[0], own.most_own_ns[0]) == (12 * MS, 31 * MS)
 
 
 def test_calls_without_a_start_or_an_end_say_nothing_of_waiting() -> None:
     index = index_of([rounds("dp", (0, 1), [[(10, 44), (40, 44)]], sees=Sees.LAUNCH)])
     assert not index.sees_transfers
     assert index.first_launch_ns(stretch([0, 1], 50)).tolist() == [10 * MS, 40 * MS]
-    assert index.measured([stretch([0, 1], 50)])[0].transfers.n_rounds == 1
+    assert one(index, stretch([0, 1], 50)).n_rounds == 1
 
 
 def test_lost_rows_are_counted_for_the_rank_that_lacks_them() -> None:
@@ -132,7 +145,7 @@ def test_times_that_contradict_each_other_do_not_keep_the_walk_going() -> None:
     made = [
         rounds(f"c{i}", (0, 1), [[(40 - i, 41), (41, 40)], [(41, 40), (40 - i, 41)]], op="broadcast") for i in range(20)
     ]
-    assert index_of(made).measured([stretch([0, 1], 50)])[0].charges.total_ns >= 0
+    assert one(index_of(made), stretch([0, 1], 50)).charges.total_ns >= 0
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -152,7 +165,7 @@ def test_own_time_is_what_the_union_of_the_calls_leaves(seed: int) -> None:
     at = Stretch.of(
         {rank: BASE_NS + rank * MS for rank in range(9)}, {rank: BASE_NS + (70 + 3 * rank) * MS for rank in range(9)}
     )
-    beside = index.measured([at])[0].own.least
+    beside = one(index, at).own_ns
     for place, rank in enumerate(at.ranks.tolist()):
         begin, end = int(at.begins_ns[place]), int(at.ends_ns[place])
         spans = sorted(
@@ -188,29 +201,28 @@ def test_iterations_are_the_same_whether_they_are_measured_one_by_one_or_at_once
     assert [(at.ranks.tolist(), at.ends_ns.tolist()) for at in stretches] == [
         ([0, 1, 2], ends_ns[i].tolist()) for i in range(1, 6)
     ]
-    at_once = index.measured(stretches)
-    assert [told(one) for one in at_once] == [told(*index.measured([at])) for at in stretches]
-    assert sum(one.transfers.n_rounds for one in at_once) > 0
-    assert index.measured([]) == []
+    measured = index.measured(stretches)
+    assert [told(at, measured) for at in range(5)] == [told(0, index.measured([at])) for at in stretches]
+    assert sum(measured.n_rounds) > 0
 
 
-def told(measured: Measured) -> list[object]:
-    own, transfers, charges = measured.own, measured.transfers, measured.charges
-    sums = (transfers.keys, transfers.total_ns.tolist(), transfers.n_rounds, transfers.size_bytes)
-    return [own.least.tolist(), own.most.tolist(), sums, list(charges.ranks.items()), list(charges.transfers.items())]
+def told(at: int, measured: Measured) -> list[object]:
+    """All of one of the iterations, exactly, and in the order in which it is told."""
+    charges = measured.charges[at]
+    columns = (measured.own_ns, measured.most_own_ns, measured.transfers_ns)
+    return [
+        [column[at].tolist() for column in columns],
+        (measured.n_rounds[at], measured.size_bytes[at]),
+        (list(charges.ranks.items()), list(charges.transfers.items())),
+    ]
 
 
 def all_of(index: RoundIndex, at: Stretch) -> list[str]:
     """Everything that is asked of an index, exactly, and in the order in which it is told."""
-    measured = index.measured([at])[0]
-    own, transfers, charges = measured.own, measured.transfers, measured.charges
     return [
         str(index.keys),
         str(index.sees_transfers),
-        str(list(charges.ranks.items())),
-        str(list(charges.transfers.items())),
-        str((own.least.tolist(), own.most.tolist())),
-        str((transfers.keys, transfers.total_ns.tolist(), transfers.n_rounds, transfers.size_bytes)),
+        str(told(0, index.measured([at]))),
         str(index.lost_share(at)),
         str(index.first_launch_ns(at).tolist()),
     ]
@@ -238,7 +250,7 @@ def test_digests_of_pairs_say_what_they_say_as_rounds_of_each_pair(seed: int) ->
     )
     found, wanted = index_of(blocks, offsets), index_of(apart, offsets)
     assert all_of(found, at) == all_of(wanted, at)
-    assert found.measured([at])[0].transfers.n_rounds > 0
+    assert one(found, at).n_rounds > 0
 
 
 @pytest.mark.parametrize("seed", tries(12))
@@ -264,13 +276,12 @@ def test_an_iteration_is_the_same_without_the_rounds_that_were_over_before_it(se
     assert 0 < len(left) < len(whole)
     found, wanted = RoundIndex(left), RoundIndex(whole)
     assert took(found, at) == took(wanted, at)
-    assert found.measured([at])[0].transfers.n_rounds == wanted.measured([at])[0].transfers.n_rounds
-    assert found.measured([at])[0].own.least.tolist() == wanted.measured([at])[0].own.least.tolist()
-    assert found.measured([at])[0].own.most.tolist() == wanted.measured([at])[0].own.most.tolist()
-    assert found.measured([at])[0].charges == wanted.measured([at])[0].charges
+    assert one(found, at).n_rounds == one(wanted, at).n_rounds
+    assert one(found, at).own_ns.tolist() == one(wanted, at).own_ns.tolist()
+    assert one(found, at).most_own_ns.tolist() == one(wanted, at).most_own_ns.tolist()
+    assert one(found, at).charges == one(wanted, at).charges
 
 
 def took(index: RoundIndex, at: Stretch) -> dict[TransferKey, float]:
     """By communicator or pair, the time of its transfers, where it had some."""
-    transfers = index.measured([at])[0].transfers
-    return {key: ns for key, ns in zip(transfers.keys, transfers.total_ns.tolist(), strict=True) if ns}
+    return {key: ns for key, ns in zip(index.keys, index.measured([at]).transfers_ns[0].tolist(), strict=True) if ns}
