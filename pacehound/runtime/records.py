@@ -87,9 +87,9 @@ class Record:
     @property
     def among_others(self) -> tuple[ResourceLogs, LogRecord] | None:
         """Itself and its resource, where its message holds others; else it is the message."""
-        if self._is_alone or self._encoded is not None:
-            return None if self._is_alone else self._encoded
-        return codec.records_of(self.payload())[0]
+        if self._is_alone:
+            return None
+        return codec.records_of(self.payload())[0] if self._encoded is None else self._encoded
 
     def outcome(self, work: Callable[[Event], T]) -> Outcome[T]:
         """What comes of handing it to `work`; `Unavailable` reaches the caller."""

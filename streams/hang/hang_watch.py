@@ -288,8 +288,8 @@ class HangWatch(Watch):
         """Ranks in calls that are open for so long, have not moved since a time and wait for nobody who has.
 
         Whoever is waited for by somebody that goes on may be late, but does not hang. Nor does who has ended an
-        iteration since its host last spoke of its calls: hosts speak once a second, and many iterations fit in. Or it
-        does not speak of them at all, as long as iterations end.
+        iteration since its host last spoke of its calls: hosts speak each few seconds, and many iterations fit in. Or
+        it does not speak of them at all, as long as iterations end.
         """
         if not open_for(self._table, open_for_ns).any():
             return ()  # as nearly always
