@@ -199,7 +199,11 @@ class SlowRounds(Watch):
         if not self._host_kinds:
             return []  # rounds of unknown hosts compare with none
         for communicator, kinds in self._kinds.items():
-            asking = [kind for kind in kinds.values() if not kind.is_told and (kind.is_learnt or not kind.given_by)]
+            asking = [
+                kind
+                for kind in kinds.values()
+                if not kind.is_told and (kind.is_learnt or (self._usual_ns and not kind.given_by))
+            ]
             if not asking or (where := self._where(communicator, moment)) is None:
                 continue
             for kind in asking:
