@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import groupby
+from operator import itemgetter
 
 from pacehound.bus import Message
 from pacehound.clock import Clock
@@ -70,11 +72,10 @@ class StoreWorker(EventWorker):
             ]
         self._rows = Rows()
         self._taken = []
-        by_message: dict[int, tuple[Message, list[Outcome[None]]]] = {}
-        for message, outcome in refused:
-            by_message.setdefault(id(message), (message, []))[1].append(outcome)
-        now_ns = self._clock.now_ns()
-        return [letter for message, some in by_message.values() for letter in dead_letters_of(message, some, now_ns)]
+        letters: list[Event] = []
+        for message, some in groupby(refused, itemgetter(0)):
+            letters += dead_letters_of(message, [outcome for _, outcome in some], self._clock.now_ns())
+        return letters
 
     def _fitting(self) -> tuple[list[Insert], list[_Refused]]:
         """The rows of those that fit, and what became of the others."""

@@ -156,7 +156,7 @@ class FlushTimes:
             self._n_told = self._n_over
         self._next_ns = now_ns + self._flush_ns
         self._latest_ns = now_ns + round(max(flush_s, self._longest_s) * 1e9)
-        self._even_ns = min(now_ns + EVEN_FLUSHES * self._flush_ns, self._latest_ns)
+        self._even_ns = min(now_ns + self._until_even_ns, self._latest_ns)
 
     def even_quiet_ns(self, now_ns: int) -> int:
         """For how long it has to be said that nothing may be said, as iterations take what they took; 0: not."""

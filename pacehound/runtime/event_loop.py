@@ -388,7 +388,6 @@ class EventLoop:
                 raise MalformedMessage(f"a {type(event).__name__} on the topic of {message.topic}")
             return self._worker.on_event(event, message)
 
-        ages_s: list[float] = []
         for outcome in worked(message, work, self._begun):
             if outcome.error is not None:
                 if outcome.is_fault:
@@ -397,11 +396,10 @@ class EventLoop:
                 self._refused.append(outcome)
             self._take_results(outcome.result or [])
             if outcome.event is not None and outcome.error is None:
-                ages_s.append(max((self._clock.now_ns() - _time_ns(outcome.event)) / 1e9, 0.0))
+                age_s = (self._clock.now_ns() - _time_ns(outcome.event)) / 1e9
+                self._telemetry.add(EVENT_AGE_SECONDS, max(age_s, 0.0))
+                self._telemetry.add(EVENT_AGES)
             self._begun += 1
-        if ages_s:
-            self._telemetry.add(EVENT_AGE_SECONDS, sum(ages_s))
-            self._telemetry.add(EVENT_AGES, len(ages_s))
         if message.topic != DEAD_LETTERS.name:  # a letter that does not fit itself is not worth another one
             self._results += _encoded(dead_letters_of(message, self._refused, self._clock.now_ns()))
 

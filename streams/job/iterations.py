@@ -28,7 +28,7 @@ from streams.rounds.round_columns import RoundColumns
 from streams.rounds.round_table import RoundTable
 from streams.watching.moment import Iteration
 
-_DERIVED = ("_last_ns", "_columns", "_n_in_columns", "_ascending_s", "_together")
+_DERIVED = ("_last_ns", "_columns", "_n_in_columns", "_ascending_s")
 """What follows from its rounds and its step times."""
 
 
@@ -56,7 +56,6 @@ class JobIterations:
         self._rounds_before: list[Rounds | DigestedPairs] = []  # and those from which these were left when it began
         self._step_times_s: deque[float] = deque(maxlen=PACE_ITERATIONS)
         self._ascending_s: list[float] = []  # the same, for their median is asked for at each of them
-        self._together: Sequence[IterationSample] = ()  # of one step of time
         self._recurring: RecurringIterations | None = None  # while no optimizer step is seen
         self._recurring_locks = 0
         self._recurring_since_ns = 0
@@ -70,7 +69,6 @@ class JobIterations:
         """When its rounds were is found out again."""
         self.__dict__.update(state)
         self._columns, self._n_in_columns = RoundColumns.of([]), 0
-        self._together = ()
         self._last_ns = [rounds.time_ns for rounds in self._rounds]
         self._ascending_s = sorted(self._step_times_s)
 
@@ -139,10 +137,6 @@ class JobIterations:
         self._unmarked_s.clear()
         return at
 
-    def expect(self, samples: Sequence[IterationSample]) -> None:
-        """Those of one step of time, which are added next."""
-        self._together = samples
-
     def counts(self, sample: IterationSample) -> bool:
         """Optimizer steps are the iterations of a job; recurring periods only where none are seen."""
         if sample.boundary == "optimizer_step":
@@ -155,8 +149,13 @@ class JobIterations:
             self._unmarked_s.append(sample.step_time_s)
         return False
 
-    def add(self, sample: IterationSample, *, was_hung: bool) -> Iteration | None:
-        """The next one; `None` where it says nothing about the pace: the first, a planned pause, one in a hang."""
+    def add(
+        self, sample: IterationSample, *, was_hung: bool, with_it: Sequence[IterationSample] = ()
+    ) -> Iteration | None:
+        """The next one; `None` where it says nothing about the pace: the first, a planned pause, one in a hang.
+
+        `with_it` are the samples of one step of time.
+        """
         previous, self._previous = self._previous, sample
         self._before_previous, self._rounds_before = previous, self._rounds
         self.step = sample.step
@@ -171,7 +170,7 @@ class JobIterations:
             del self._ascending_s[bisect_left(self._ascending_s, self._step_times_s[0])]
         self._step_times_s.append(sample.step_time_s)
         insort(self._ascending_s, sample.step_time_s)
-        return Iteration(previous, sample, self._in_columns(min(previous.ends_ns)), self._together)
+        return Iteration(previous, sample, self._in_columns(min(previous.ends_ns)), with_it)
 
     def _in_columns(self, since_ns: int) -> RoundColumns:
         """All rounds that were not over by then; the same columns for all iterations of one step of time."""
@@ -210,7 +209,6 @@ class JobIterations:
         What is kept of one block, or of the digests of pairs in one step of time, is all or nothing: a round from
         before the iteration does no harm.
         """
-        self._together = ()
         if self._previous is not None:
             keep_ns = min(self._previous.ends_ns)
         else:

@@ -245,11 +245,11 @@ class JobOperator:
         released = self._merge.take_events(until_ns)
         released += self._iterations.on_rounds(arrived, CLOSED_NS if is_last else until_ns)
         events: list[StageTwoEvent] = []
-        self._iterations.expect([event for event in released if isinstance(event, IterationSample)])
+        samples = [event for event in released if isinstance(event, IterationSample)]
         hearing, following = self._watches.hearing(), self._watches.following()
         for event in released:
             if isinstance(event, IterationSample):
-                events += self._on_sample(event, following)
+                events += self._on_sample(event, samples, following)
             else:
                 events += self._on_event(event, hearing)
         self._shape.on_rounds(arrived)  # their communicators have been heard of by now
@@ -301,7 +301,9 @@ class JobOperator:
             events += [finding, *self._incidents.on_finding(finding, event.time_ns, cost_s.get(finding.id, 0.0))]
         return events
 
-    def _on_sample(self, sample: IterationSample, following: Sequence[Watch]) -> list[StageTwoEvent]:
+    def _on_sample(
+        self, sample: IterationSample, with_it: Sequence[IterationSample], following: Sequence[Watch]
+    ) -> list[StageTwoEvent]:
         events: list[StageTwoEvent] = []
         if at := self._iterations.replaces(sample):
             for watch in self._watches:
@@ -309,7 +311,7 @@ class JobOperator:
         if not self._iterations.counts(sample):
             return events
         events.append(sample)
-        iteration = self._iterations.add(sample, was_hung=self._was_hung)
+        iteration = self._iterations.add(sample, was_hung=self._was_hung, with_it=with_it)
         self._shape.on_step(sample.time_ns)
         self._was_hung = self._watches.hang.is_hung
         if iteration is None:

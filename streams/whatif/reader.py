@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pacehound.errors import InvalidInput
+from pacehound.model.columns import fits
 from streams.whatif import optypes
 
 IntArray = npt.NDArray[np.signedinteger[Any]]
@@ -121,14 +122,11 @@ def _numbers(column: pa.ChunkedArray, label: str, kind: type[np.signedinteger[An
 
 
 def _fitting(values: IntArray, label: str, kind: type[np.signedinteger[Any]], name: str) -> IntArray:
-    if values.dtype == kind:
-        return values
-    limits = np.iinfo(kind)
-    if values.itemsize > limits.bits // 8 and (values.min() < limits.min or values.max() > limits.max):
+    if not fits(values, kind):
         raise InvalidInput(
             f"column {label} of {name} goes from {values.min()} to {values.max()}; that is no number of this kind"
         )
-    return values.astype(kind)
+    return values.astype(kind, copy=False)
 
 
 def _times(column: pa.ChunkedArray, label: str, name: str) -> FloatArray:

@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 FIRST_S, EVERY_S = 10.0, 120.0
 """What came within this is read again by the next head. What waits to be stored is written with it, ten inserts however
-few rows there are (docs/adr/0035-a-quiet-job-says-less.md)."""
+few rows there are (docs/adr/0037-fewer-flushes-of-a-quiet-job.md)."""
 MOST_SHARE = 0.02
 """Of its time that the pipeline's thread spends on writing its state: larger ones are written seldomer."""
 LONGEST_AWAY_S = 900.0

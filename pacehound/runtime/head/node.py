@@ -46,7 +46,7 @@ from pacehound.runtime.head.attempts import Attempts, AttemptsFile, Question, hi
 from pacehound.runtime.head.client import Health
 from pacehound.runtime.head.interrupted import interrupted
 from pacehound.runtime.head.journal import KEPT
-from pacehound.runtime.head.keeper import Keeper
+from pacehound.runtime.head.keeper import EVERY_S, Keeper
 from pacehound.runtime.head.known_topology import KnownTopology
 from pacehound.runtime.head.parts import Parts
 from pacehound.runtime.head.workers import STORED, HeadLoop, Keeping, PipelineWorker
@@ -74,9 +74,8 @@ _AGAIN_WITHIN_S = 30.0
 # While the store fails every sender is turned away, and its backlog grows: agents ask as often.
 _STORE_RETRY_S = 5.0
 # What stands in the journal, what the next head concludes from it once more (findings and prices), and iterations is
-# written once in so long: nobody is answered for it, and an insert takes 4 to 10 ms however few rows it has. Of what
-# waits the bytes are counted, and its events take several times as much (measured: 75 MB of a job with steps of 2 ms).
-_LATE_S = 120.0
+# written with the state, or once so much waits: nobody is answered for it, and an insert takes 4 to 10 ms however few
+# rows it has. The bytes are counted, and events take several times as much (measured: 75 MB with steps of 2 ms).
 _LATE_MAX_BYTES = 6 * 1024 * 1024
 _WRITTEN_WITHIN_S = 0.5
 _AT_ONCE = 2048
@@ -171,7 +170,7 @@ class Head:
             again = {*KEPT, topics.FINDINGS.name} if self._keeper is not None else set()
             late = tuple(topic for topic in STORED if topic is topics.ITERATIONS or topic.name in again)
         self._store = self._loop("store", tuple(topic for topic in STORED if topic not in late), parts.writer, **how)
-        how |= {"linger_s": _LATE_S, "linger_below": how["max_messages"]}
+        how |= {"linger_s": EVERY_S, "linger_below": how["max_messages"]}
         self._late = self._loop("late store", late, parts.late_writer, **how) if parts.late_writer is not None else None
         self._needs_store = self._needs_late = 0
         """Before these positions is what only those two make outlive this process."""
