@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from msgspec import structs
 
 from pacehound.model.calls import DIRECTIONS, DTYPES, OPS, REDOPS, CallBatch, Sees
 from pacehound.model.events import (
@@ -232,7 +233,7 @@ class CallStream:
             has_started=has_started if Sees.START in self._sees else None,
             send_count=sent,
             recv_count=received,
-            channels=tuple(replace(one, still_since_ns=launch_ns) for one in self._channels.get(rank, ()))
+            channels=tuple(structs.replace(one, still_since_ns=launch_ns) for one in self._channels.get(rank, ()))
             if has_started and calls.is_stuck[row]
             else (),
         )

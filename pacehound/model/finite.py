@@ -12,9 +12,11 @@ import math
 import typing
 from typing import Any
 
+import msgspec
+
 
 def unfit_field(value: Any) -> str:
-    """The path of the first field of a dataclass that is NaN or infinite; empty where all are finite.
+    """The path of the first field of a dataclass or struct that is NaN or infinite; empty where all are finite.
 
     >>> from pacehound.model.events import Cost
     >>> unfit_field(Cost(gpu_hours=float("inf"))), unfit_field(Cost())
@@ -38,7 +40,7 @@ def _unfit(value: Any) -> str | None:
             if found is not None:
                 return f"[{index}]{found}"
         return None
-    if dataclasses.is_dataclass(value):
+    if dataclasses.is_dataclass(value) or isinstance(value, msgspec.Struct):
         return f".{found}" if (found := unfit_field(value)) else None
     return None
 
@@ -46,10 +48,10 @@ def _unfit(value: Any) -> str | None:
 @functools.cache
 def _fields_with_floats(kind: type) -> tuple[str, ...]:
     hints = typing.get_type_hints(kind)
-    return tuple(field.name for field in dataclasses.fields(kind) if _holds_floats(hints[field.name]))
+    return tuple(name for name, hint in hints.items() if _holds_floats(hint))
 
 
 def _holds_floats(hint: Any) -> bool:
-    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
+    if isinstance(hint, type) and (dataclasses.is_dataclass(hint) or issubclass(hint, msgspec.Struct)):
         return bool(_fields_with_floats(hint))
     return hint is float or any(_holds_floats(part) for part in typing.get_args(hint))

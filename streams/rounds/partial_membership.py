@@ -14,6 +14,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from msgspec import structs
 
 from pacehound.errors import InvalidEvent
 from pacehound.model.calls import CALL_SCHEMA, FIRST_PLACE, NO_PEER, CallBatch, Sees
@@ -255,10 +256,10 @@ class PartialCommunicator:
         if min(peers, default=NO_PEER) <= FIRST_PLACE:
             self._require_peers(peers)
             ranks = tuple(
-                replace(
+                structs.replace(
                     theirs,
-                    open=tuple(replace(call, peer=self._named(call.peer)) for call in theirs.open),
-                    pairs=tuple(replace(pair, peer=self._named(pair.peer)) for pair in theirs.pairs),
+                    open=tuple(structs.replace(call, peer=self._named(call.peer)) for call in theirs.open),
+                    pairs=tuple(structs.replace(pair, peer=self._named(pair.peer)) for pair in theirs.pairs),
                 )
                 for theirs in ranks
             )

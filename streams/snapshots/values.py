@@ -1,4 +1,4 @@
-"""Dataclasses that are nothing but what they hold, written and read by msgspec: a hundredth of the time of Python.
+"""Dataclasses and structs that are nothing but what they hold, written and read by msgspec, in a hundredth of the time.
 
 MessagePack has them as arrays in the order of their fields: as maps, which msgspec makes of dataclasses, they would be
 three times as long. So each class has a twin, a struct of the same fields that msgspec writes as an array, and all
@@ -130,12 +130,14 @@ class _Twins:
 
 
 def _names_of(cls: type) -> tuple[str, ...]:
-    if not is_dataclass(cls):
-        raise ValueError(f"{cls} is no dataclass")
-    return tuple(field.name for field in fields(cls))
+    if is_dataclass(cls):
+        return tuple(field.name for field in fields(cls))
+    if issubclass(cls, msgspec.Struct):
+        return cls.__struct_fields__
+    raise ValueError(f"{cls} is neither a dataclass nor a struct")
 
 
 def _classes_in(hint: Any) -> list[type]:
-    if is_dataclass(hint):
+    if is_dataclass(hint) or (isinstance(hint, type) and issubclass(hint, msgspec.Struct)):
         return [hint]  # type: ignore[list-item]
     return [] if get_origin(hint) is Literal else [cls for part in get_args(hint) for cls in _classes_in(part)]

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
+from msgspec import structs
 
 from pacehound.model.calls import CALL_SCHEMA, FIRST_PLACE, CallBatch
 from pacehound.model.events import UNKNOWN_MEMBER, Progress, Topology
@@ -39,13 +40,15 @@ def by_places(events: Iterable[Event]) -> Iterator[Event]:
                 yield replace(
                     event,
                     ranks=tuple(
-                        replace(
+                        structs.replace(
                             theirs,
                             open=tuple(
-                                replace(c, peer=named(event.host, event.communicator, c.peer)) for c in theirs.open
+                                structs.replace(c, peer=named(event.host, event.communicator, c.peer))
+                                for c in theirs.open
                             ),
                             pairs=tuple(
-                                replace(p, peer=named(event.host, event.communicator, p.peer)) for p in theirs.pairs
+                                structs.replace(p, peer=named(event.host, event.communicator, p.peer))
+                                for p in theirs.pairs
                             ),
                         )
                         for theirs in event.ranks

@@ -14,6 +14,7 @@ from functools import cache
 
 import pyarrow as pa
 import pytest
+from msgspec import structs
 
 from bench.rig.flushes import together
 from pacehound.errors import InvalidEvent
@@ -373,11 +374,11 @@ def after_a_gap(events: Iterable[Event], from_ns: int, n_rounds: int) -> Iterato
             event = replace(event, rows=event.rows.set_column(event.rows.schema.get_field_index("seq"), "seq", moved))
         elif isinstance(event, Progress) and event.time_ns >= from_ns:
             counted = [
-                replace(
+                structs.replace(
                     rank,
                     last_launched=rank.last_launched + n_rounds,
                     last_completed=rank.last_completed + n_rounds,
-                    open=tuple(replace(call, seq=call.seq + n_rounds) for call in rank.open),
+                    open=tuple(structs.replace(call, seq=call.seq + n_rounds) for call in rank.open),
                     pairs=(),
                 )
                 for rank in event.ranks

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import msgspec
+
 from pacehound.errors import InvalidEvent
 from pacehound.model.identity import event_id
 
@@ -88,8 +90,13 @@ class Topology:
         return event_id("topology", self.job, self.attempt, self.communicator, self.host, self.host_ranks)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChannelTransfers:
+class _InPromise(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """What promises hold by the hundred: a struct is read in a third of the time of a dataclass, and its defaults are
+    not written. It never holds itself, so that nobody looks for cycles.
+    """
+
+
+class ChannelTransfers(_InPromise, frozen=True, kw_only=True):
     """How far one channel of a running call is, as its host's agent has sampled it (CCL-D 4.1.2).
 
     Attributes
@@ -117,8 +124,7 @@ class ChannelTransfers:
     still_since_ns: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenCall:
+class OpenCall(_InPromise, frozen=True, kw_only=True):
     """A call that was launched and has not completed.
 
     Attributes
@@ -156,8 +162,7 @@ class OpenCall:
     channels: tuple[ChannelTransfers, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PairProgress:
+class PairProgress(_InPromise, frozen=True, kw_only=True):
     """How far one rank is with its calls to (`send`) or from (`recv`) one peer, which are numbered apart."""
 
     peer: int
@@ -166,8 +171,7 @@ class PairProgress:
     last_completed: int = NEVER
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RankProgress:
+class RankProgress(_InPromise, frozen=True, kw_only=True):
     """How far one rank is on one communicator: sequence numbers of its collectives, and what it waits in.
 
     The numbers may be `NEVER`, or `UNTOLD` from files that leave them open (live sources always count).

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from collector.importers.recognise import read_call_files
 from pacehound.model.call_file import CallFile
@@ -67,7 +68,7 @@ def test_a_job_in_which_everything_has_ended_has_no_finding():
     def ended(progress: Progress) -> Progress:
         return replace(
             progress,
-            ranks=tuple(replace(p, open=(), pairs=(), last_completed=p.last_launched) for p in progress.ranks),
+            ranks=tuple(structs.replace(p, open=(), pairs=(), last_completed=p.last_launched) for p in progress.ranks),
         )
 
     files = tuple(

@@ -122,7 +122,7 @@ NO_VALUES = {
 
 @for_every(NO_VALUES)
 def test_a_class_of_values_holds_values_alone(cls: type) -> None:
-    with pytest.raises(ValueError, match=r"no value|no dataclass"):
+    with pytest.raises(ValueError, match=r"no value|neither a dataclass nor a struct"):
         ValueCodec([cls])
 
 
