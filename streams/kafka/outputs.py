@@ -68,13 +68,15 @@ def encoded(events: Iterable[Event]) -> tuple[list[tuple[Event, bytes]], Excepti
 def together(bodies: Iterable[tuple[Event, bytes]]) -> Iterator[tuple[str, bytes]]:
     """Messages that hold these, in order, each with its job."""
     for job, of_job in groupby(bodies, lambda one: one[0].job):
-        joined = bytearray()
+        some: list[bytes] = []
+        n_bytes = 0
         for _, body in of_job:
-            if joined and len(joined) + len(body) > LARGEST_OUTPUT_BYTES:
-                yield job, bytes(joined)
-                joined = bytearray()
-            joined += body
-        yield job, bytes(joined)
+            if some and n_bytes + len(body) > LARGEST_OUTPUT_BYTES:
+                yield job, b"".join(some)
+                some, n_bytes = [], 0
+            some.append(body)
+            n_bytes += len(body)
+        yield job, b"".join(some)
 
 
 def _whose(one: Followed) -> tuple[str, int, bool]:
