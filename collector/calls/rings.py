@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from collector.calls.shared_file import SharedFile
 from pacehound.errors import RejectedMessage
-from pacehound.model.codec import MAX_ATTEMPT
+from pacehound.model.believed import MAX_ATTEMPT
 from pacehound.model.codes import DTYPE_BYTES
 from pacehound.model.events.calls_of_hosts import MAX_WORLD_RANKS
 

@@ -22,7 +22,7 @@ from pacehound.bus.kafka_rights import WRITTEN_BY_AGENTS
 from pacehound.bus.kafka_topics import ensure_topics
 from pacehound.bus.otlp import SendResult
 from pacehound.errors import InvalidInput, MalformedMessage, Unavailable
-from pacehound.model import codec, topics
+from pacehound.model import codec, column_records, topics
 from pacehound.model.json_documents import UNREADABLE_JSON
 from pacehound.model.routing import host_stream
 from pacehound.model.shards import shard_key
@@ -92,14 +92,14 @@ def joined(messages: Sequence[bytes]) -> list[tuple[Topic, str, bytes]]:
 
 def _routed(resource: ResourceLogs, record: LogRecord) -> tuple[Topic, str]:
     name = record.event_name
-    if name == codec.CALLS_EVENT:
+    if name == column_records.CALLS_EVENT:
         for attribute in record.attributes:
             if attribute.key == "pacehound.communicator":
                 return topics.CALLS, attribute.value.string_value
         raise MalformedMessage(f"{name} without the attribute 'pacehound.communicator'")
-    if name == codec.FLUSH_EVENT:
+    if name == column_records.FLUSH_EVENT:
         return topics.CALLS, _shard_key(resource, record)
-    if name == codec.OPERATIONS_EVENT:
+    if name == column_records.OPERATIONS_EVENT:
         named = {attribute.key: attribute.value.string_value for attribute in resource.resource.attributes}
         return topics.OPS, host_stream(named.get("pacehound.job", ""), named.get("host.name", ""))
     if name not in _ON_A_COMMUNICATOR and name not in _ON_A_HOST and name not in _ON_A_JOB:
@@ -118,10 +118,12 @@ def _routed(resource: ResourceLogs, record: LogRecord) -> tuple[Topic, str]:
 def _shard_key(resource: ResourceLogs, record: LogRecord) -> str:
     said = {attribute.key: attribute.value for attribute in record.attributes}
     named = {attribute.key: attribute.value for attribute in resource.resource.attributes}
-    if codec.SHARD not in said or "pacehound.job" not in named or "pacehound.attempt" not in named:
-        raise MalformedMessage(f"{record.event_name} without its job, its attempt or the attribute {codec.SHARD!r}")
+    if column_records.SHARD not in said or "pacehound.job" not in named or "pacehound.attempt" not in named:
+        raise MalformedMessage(
+            f"{record.event_name} without its job, its attempt or the attribute {column_records.SHARD!r}"
+        )
     job, attempt = named["pacehound.job"].string_value, named["pacehound.attempt"].int_value
-    return shard_key(job, attempt, said[codec.SHARD].int_value)
+    return shard_key(job, attempt, said[column_records.SHARD].int_value)
 
 
 class KafkaSender:

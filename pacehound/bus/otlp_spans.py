@@ -37,8 +37,9 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, Span, TracesData
 
 from pacehound.errors import InvalidEvent, MalformedMessage, RejectedMessage, Unavailable
+from pacehound.model.believed import MAX_ATTEMPT, MAX_NAME_CHARS
 from pacehound.model.calls import DIRECTIONS, DTYPES, FIRST_PLACE, NO_PEER, OPS, REDOPS, UNKNOWN_COUNT, CallBatch, Sees
-from pacehound.model.codec import MAX_ATTEMPT, MAX_MESSAGE_BYTES, MAX_NAME_CHARS, check_count
+from pacehound.model.codec import MAX_MESSAGE_BYTES, check_count
 from pacehound.model.events import MAX_WORLD_RANKS
 from pacehound.model.identity import digest, round_trace_id
 from pacehound.model.message_parts import MAX_PARTS, has_too_many_parts

@@ -1,7 +1,7 @@
-"""Whether the columns of an Arrow IPC stream are compressed, seen before anything is unpacked.
+"""Columns as an Arrow IPC stream, and back.
 
-Ours never are: the bus compresses. A few kilobytes of a foreign producer may unpack to more than a machine has, and
-Arrow has no bound for that.
+Ours are never compressed: the bus compresses. A few kilobytes of a foreign producer may unpack to more than a machine
+has, and Arrow has no bound for that. So whether columns are compressed is seen before anything is unpacked.
 """
 
 from __future__ import annotations
@@ -10,6 +10,14 @@ import struct
 
 import pyarrow as pa
 
+from pacehound.errors import MalformedMessage
+
+MIN_ROW_BYTES = 16
+"""No row of calls or rounds takes less: columns that stand for more rows than they hold are not unpacked."""
+
+# A body written by these settings is the same on every machine and Arrow version that reads it.
+_IPC_OPTIONS = pa.ipc.IpcWriteOptions(compression=None, use_threads=False)
+
 _ZSTD, _LZ4 = b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18"
 _LONG_BYTES = 32 * 1024
 # Places of the fields in Arrow's Message.fbs; a union takes two, its kind and its value.
@@ -17,6 +25,37 @@ _HEADER_KIND, _HEADER = 1, 2
 _DICTIONARY_BATCH, _RECORD_BATCH = 2, 3
 _DATA_OF_DICTIONARY = 1
 _COMPRESSION = 3
+
+
+def write_arrow(rows: pa.RecordBatch) -> bytes:
+    """Columns as a body."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema, options=_IPC_OPTIONS) as writer:
+        writer.write_batch(rows)
+    body: bytes = sink.getvalue().to_pybytes()
+    return body
+
+
+def read_arrow(body: bytes) -> pa.RecordBatch:
+    """The columns of a body.
+
+    Raises
+    ------
+    MalformedMessage, pyarrow.ArrowException, OSError, struct.error
+        It holds no one batch of columns, or they take what nobody sends.
+
+    """
+    if is_compressed(body):
+        raise MalformedMessage("an Arrow body is compressed; send it plain, the bus compresses it")
+    with pa.ipc.open_stream(body) as reader:
+        batches = list(reader)
+    if len(batches) != 1:
+        raise MalformedMessage(f"an Arrow body holds {len(batches)} record batches, not one")
+    batch: pa.RecordBatch = batches[0]
+    if batch.num_rows * MIN_ROW_BYTES > len(body):
+        raise MalformedMessage(f"an Arrow body of {len(body)} bytes says it has {batch.num_rows} rows")
+    batch.validate(full=True)
+    return batch
 
 
 def is_compressed(body: bytes) -> bool:

@@ -35,7 +35,7 @@ ANY_TRAP = 0
 
 MOST_PAYLOAD_BYTES = 8_192
 """Of an offer, as JSON within JSON: with the rest of its order, and a third more for base64, less than the longest
-string of an event (`pacehound.model.codec.MAX_TEXT_BYTES`)."""
+string of an event (`pacehound.model.believed.MAX_TEXT_BYTES`)."""
 
 MOST_RANKS = 16_384
 MOST_WORLD = 1 << 20

@@ -8,8 +8,8 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from pacehound.model import events
+from pacehound.model.believed import MAX_ATTEMPT
 from pacehound.model.calls import DIRECTIONS, DTYPES, OPS, REDOPS, SOURCES, CallBatch, Sees
-from pacehound.model.codec import MAX_ATTEMPT
 from pacehound.model.conclusions import Conclusions
 from pacehound.model.digested_pairs import DigestedPairs
 from pacehound.model.digests import digests_of

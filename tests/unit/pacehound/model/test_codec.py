@@ -12,7 +12,7 @@ from hypothesis import given
 from opentelemetry.proto.logs.v1.logs_pb2 import LogsData
 
 from pacehound.errors import InvalidEvent, MalformedMessage, UnknownSchema
-from pacehound.model import codec
+from pacehound.model import believed
 from pacehound.model.calls import CALL_SCHEMA, CallBatch, Sees
 from pacehound.model.codec import MAX_MESSAGE_BYTES, decode, encode, records_of, single
 from pacehound.model.events import HostSample, Progress, RankProgress, Tick, Topology
@@ -232,11 +232,11 @@ def test_what_a_source_sees_travels_with_the_batch():
 def test_a_long_string_is_found_wherever_it_stands(text):
     """Whether a text is taken to pieces is decided by how far quotes lie apart, and must never hide one."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(codec, "MAX_TEXT_BYTES", 8)
+        patched.setattr(believed, "MAX_TEXT_BYTES", 8)
         strings = text.replace("\\\\", "..").replace('\\"', "..").split('"')[1::2]
         is_long = max(map(len, strings), default=0) > 8
         try:
-            codec._check_texts("pacehound.progress", text.encode())
+            believed.check_texts("pacehound.progress", text.encode())
         except InvalidEvent:
             assert is_long
         else:

@@ -10,7 +10,7 @@ from head_parts import MemoryStore, parts, sample, topology
 from pacehound.clock import ManualClock
 from pacehound.errors import InvalidEvent
 from pacehound.model import codec
-from pacehound.model.codec import MAX_ATTEMPT
+from pacehound.model.believed import MAX_ATTEMPT
 from pacehound.runtime.head.attempts import (
     FILE_NAME,
     MAX_JOBS,
