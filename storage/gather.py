@@ -141,7 +141,9 @@ class Rows:
 
         """
         by_table: dict[str, list[_Part]] = {}
-        alone: Iterable[Event] = (*event.topologies, *event.markers) if isinstance(event, Flush) else (event,)
+        alone: Iterable[Event] = (event,)
+        if isinstance(event, Flush):
+            alone = (*event.vitals, *event.topologies, *event.markers)
         for one in alone:
             for table, row in rows_of(one):
                 by_table.setdefault(table, []).append(row)

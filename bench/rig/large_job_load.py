@@ -27,7 +27,7 @@ from collector.agent.host_watch import VITALS_EVERY_NS
 from collector.agent.host_words import HostWords
 from collector.agent.node_agent import GUARD_NS
 from collector.agent.said_in_full import SaidInFull
-from collector.agent.saying import outgoing, outgoing_at_once, outgoing_iteration, shards_of
+from collector.agent.saying import outgoing, outgoing_at_once, outgoing_iteration, outgoing_vitals, shards_of
 from collector.calls import rows as call_rows
 from collector.calls.communicators import Communicator
 from collector.calls.digests import DigestState, IterationDigests, Mark
@@ -204,7 +204,8 @@ class _Host:
                 *outgoing_at_once(promises, self._shards, behind_ns),
             ]
             self._in_full.note(in_short)
-        messages += [*map(outgoing, seen), *map(outgoing, samples)]
+        world = self._shards[self._known[0].id]
+        messages = [*(outgoing_vitals(one, world) for one in seen), *messages, *map(outgoing, samples)]
         for topic, key, value in joined([message.payload for message in messages]):
             yield Due(now_ns - self._spec.start_unix_ns, topic.name, key, value)
 

@@ -34,6 +34,7 @@ from collector.agent.saying import (
     outgoing,
     outgoing_at_once,
     outgoing_iteration,
+    outgoing_vitals,
     promised_ns,
     shards_of,
 )
@@ -522,12 +523,22 @@ class Agent:
         found = [*(self._host_watch.seen() if self._host_watch is not None else ()), *measured]
         for event in sorted(found, key=lambda event: event.time_ns):
             try:
-                messages.append(outgoing(replace(event, agent=self._own()) if isinstance(event, HostVitals) else event))
+                messages.append(self._on_its_way(event))
             except ValueError as error:
                 self._warn_once(f"{type(event).__name__} cannot be said: {error}")
                 continue
             self._words.seen(event)
         return messages
+
+    def _on_its_way(self, event: HostVitals | HostEvidence) -> Outgoing:
+        """Hosts of a large job, which say little else, tell what their hardware is like beside their iterations."""
+        if not isinstance(event, HostVitals):
+            return outgoing(event)
+        vitals = replace(event, agent=self._own())
+        if not self.assembler.tells_iterations or self._messages is MessageForm.APART:
+            return outgoing(vitals)
+        worlds = [one.id for one in self.assembler.communicators if one.is_world and one.attempt == event.attempt]
+        return outgoing_vitals(vitals, self._shards()[worlds[0]]) if worlds else outgoing(vitals)
 
     def _own(self) -> AgentCost:
         return AgentCost(

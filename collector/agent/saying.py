@@ -37,6 +37,13 @@ def shards_of(known: Iterable[Communicator], digests_from_ranks: int) -> dict[st
     }
 
 
+def outgoing_vitals(vitals: HostVitals, shard: int) -> Outgoing:
+    """What hardware is like, on its way with the calls of a shard: on Kafka it costs no message of its own then."""
+    return _outgoing_flush(
+        Flush(job=vitals.job, attempt=vitals.attempt, host=vitals.host, shard=shard, vitals=(vitals,))
+    )
+
+
 def outgoing_at_once(
     events: Iterable[HostCall],
     shards: Mapping[str, int],
@@ -181,7 +188,8 @@ def _outgoing_flush(flush: Flush, *, is_detail: bool = False) -> Outgoing:
     if flush.parts:
         kind = "diagnostics" if is_detail else "calls" if flush.heartbeat is None else "iteration"
     else:
-        kind = _kind(flush.said[0]) if flush.said else "progress"
+        first = next(iter((*flush.vitals, *flush.said)), None)
+        kind = "progress" if first is None else _kind(first)
     calls = 0 if is_detail else sum(part.n_rows * max(len(part.represented), 1) for part in flush.parts)
     reported = sum(part.dropped for part in flush.parts)
     return Outgoing(kind=kind, stream=flush.key, calls=calls, reported=reported, payload=codec.encode(flush))

@@ -163,7 +163,7 @@ def _read_flush(resource: Attributes, attributes: Attributes, body: bytes) -> Fl
         if (longest := max(map(len, values), default=0)) > MAX_NAME_CHARS:
             raise InvalidEvent(f"a {name} has {longest} characters; at most {MAX_NAME_CHARS} are taken")
     beat_ns = 0 if flush.heartbeat is None else flush.heartbeat.time_ns
-    for time_ns in (flush.time_ns, beat_ns):
+    for time_ns in (flush.time_ns, beat_ns, *(one.time_ns for one in flush.vitals)):
         if not -(1 << 63) <= time_ns < 1 << 63:
             raise InvalidEvent(f"time_ns is {time_ns}, which is no 64-bit integer")
     return flush

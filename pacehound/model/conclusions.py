@@ -22,6 +22,7 @@ from pacehound.model.columns import numbers, values_of
 from pacehound.model.digested_pairs import DigestedPairs
 from pacehound.model.events import (
     MAX_WORLD_RANKS,
+    HostVitals,
     IterationSample,
     Markers,
     Progress,
@@ -34,7 +35,17 @@ from pacehound.model.identity import event_id
 from pacehound.model.rounds import Rounds
 from pacehound.model.spans import SpannedTopology, in_full, in_short
 
-Concluded = Rounds | Progress | Watermark | IterationSample | Markers | Topology | SignatureMismatch | DigestedPairs
+Concluded = (
+    Rounds
+    | Progress
+    | Watermark
+    | IterationSample
+    | Markers
+    | Topology
+    | SignatureMismatch
+    | DigestedPairs
+    | HostVitals
+)
 
 _KINDS: dict[str, type] = {
     "rounds": Rounds,
@@ -45,6 +56,7 @@ _KINDS: dict[str, type] = {
     "topologies": Topology,
     "mismatches": SignatureMismatch,
     "pairs": DigestedPairs,
+    "vitals": HostVitals,
 }
 _FIELD_OF = {kind: name for name, kind in _KINDS.items()}
 _NUMBER_OF = {kind: number for number, kind in enumerate(_KINDS.values())}
@@ -71,6 +83,9 @@ def cells_of(one: Concluded) -> int:
             return len(one.ranks)
         case SignatureMismatch():
             return _ENTRY_CELLS * len(one.called)
+        case HostVitals():
+            readings = len(one.gpus) + len(one.nics) + len(one.sockets) + len(one.rank_processors)
+            return _ENTRY_CELLS * (1 + readings)
         case _:
             return _ENTRY_CELLS
 
@@ -129,7 +144,7 @@ class PairsHead:
 class ConclusionsHead:
     """All but the table, as it travels: `order` has the number of the kind of each conclusion.
 
-    Where there are no pairs nothing is said of them, as before there were any.
+    Where there are no pairs or no vitals nothing is said of them, as before there were any.
     """
 
     order: tuple[int, ...] = ()
@@ -142,6 +157,7 @@ class ConclusionsHead:
     mismatches: tuple[SignatureMismatch, ...] = ()
     spanned: tuple[SpannedTopology, ...] = ()
     pairs: tuple[PairsHead, ...] | msgspec.UnsetType = msgspec.UNSET
+    vitals: tuple[HostVitals, ...] | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def n_said(self) -> int:
@@ -156,9 +172,9 @@ def head_of(conclusions: Conclusions) -> ConclusionsHead:
         by_field[_FIELD_OF[type(one)]].append(_line_head(one) if isinstance(one, (Rounds, DigestedPairs)) else one)
     order = tuple(_NUMBER_OF[type(one)] for one in conclusions.said)
     by_field["topologies"], by_field["spanned"] = map(list, in_short(by_field["topologies"]))
-    pairs = by_field.pop("pairs")
     fields: dict[str, Any] = {name: tuple(found) for name, found in by_field.items()}
-    return ConclusionsHead(order=order, **fields, pairs=tuple(pairs) if pairs else msgspec.UNSET)
+    fields |= {name: msgspec.UNSET for name in ("pairs", "vitals") if not fields[name]}
+    return ConclusionsHead(order=order, **fields)
 
 
 def _line_head(of: Rounds | DigestedPairs) -> RoundsHead | PairsHead:
@@ -224,7 +240,7 @@ def read_conclusions(head: ConclusionsHead, table: pa.RecordBatch | None, *, job
     """
     with_columns = (Rounds, DigestedPairs)
     waiting: dict[int, Iterator[Concluded]] = {
-        _NUMBER_OF[kind]: iter(getattr(head, name)) for name, kind in _KINDS.items() if kind not in with_columns
+        _NUMBER_OF[kind]: iter(getattr(head, name) or ()) for name, kind in _KINDS.items() if kind not in with_columns
     }
     waiting[_NUMBER_OF[Topology]] = iter(in_full(head.topologies, head.spanned, job=job, attempt=attempt))
     columns = _read_table(head, table)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -18,7 +19,7 @@ from pacehound.errors import InvalidEvent
 from pacehound.model.calls import CALL_SCHEMA, DTYPE_BYTES, NO_PEER, UNKNOWN_COUNT, CallBatch, Sees
 from pacehound.model.codes import ALGORITHMS, DIRECTIONS, DTYPES, OPS, PROTOCOLS, REDOPS
 from pacehound.model.columns import numbers, numpy_type, values_of
-from pacehound.model.events import MAX_WORLD_RANKS, Markers, Progress, Topology
+from pacehound.model.events import MAX_WORLD_RANKS, HostVitals, Markers, Progress, Topology
 from pacehound.model.events.hosts import check_quiet
 from pacehound.model.finite import unfit_field
 from pacehound.model.identity import event_id
@@ -117,6 +118,8 @@ class Flush:
     ----------
     shard
         Which one of the job's (`pacehound.model.shards`).
+    vitals
+        What its hardware is like, of hosts that would send a message of its own for it otherwise.
     topologies
         Communicators that ranks of the host have joined.
     parts, columns
@@ -133,6 +136,7 @@ class Flush:
     attempt: int
     host: str
     shard: int
+    vitals: tuple[HostVitals, ...] = ()
     topologies: tuple[Topology, ...] = ()
     parts: tuple[CallPart, ...] = ()
     columns: Mapping[str, Column] = field(default_factory=dict, repr=False)
@@ -147,7 +151,7 @@ class Flush:
                 raise InvalidEvent(f"flush column {name!r} is {column.dtype} {column.shape}, not {n_rows} values")
         if n_rows and not self.columns.keys() >= set(ALWAYS):
             raise InvalidEvent(f"a flush of {n_rows} rows has the columns {sorted(self.columns)} alone")
-        for said in self.said:
+        for said in (*self.vitals, *self.said):
             if (said.job, said.attempt, said.host) != (self.job, self.attempt, self.host):
                 raise InvalidEvent(
                     f"a flush of host {self.host!r}, job {self.job!r} holds a {type(said).__name__} of another one"
@@ -158,7 +162,7 @@ class Flush:
 
     @property
     def said(self) -> tuple[Topology | Markers | Progress, ...]:
-        """All but the calls."""
+        """All that is said of communicators, but the calls."""
         return (*self.topologies, *self.markers, *self.promises)
 
     @property
@@ -180,9 +184,11 @@ class Flush:
         return self.heartbeat is not None and self.heartbeat.is_of_processes
 
     @property
-    def quiet_ns(self) -> int:
-        """For so long the host may say nothing more."""
-        return 0 if self.heartbeat is None else self.heartbeat.quiet_ns
+    def quiet_ns(self) -> int | None:
+        """For so long the host may say nothing more; `None` where it says nothing of its communicators."""
+        if self.heartbeat is not None:
+            return self.heartbeat.quiet_ns
+        return 0 if self.parts or self.said else None
 
     @property
     def key(self) -> str:
@@ -198,14 +204,14 @@ class Flush:
     def time_ns(self) -> int:
         """Of the last that it tells."""
         beats = () if self.heartbeat is None else (self.heartbeat,)
-        said = max((one.time_ns for one in (*self.said, *beats)), default=0)
+        said = max((one.time_ns for one in (*self.vitals, *self.said, *beats)), default=0)
         rows = [int(self.column(name).max(initial=0)) for name in ("launch_ns", "end_ns") if name in self.columns]
         return max([said, *rows])
 
     def identity(self) -> str:
-        """Names (job, attempt, host, shard, its batches and promises)."""
+        """Names (job, attempt, host, shard, its batches, promises and vitals)."""
         batches = [f"{part.communicator} {part.source} {part.ordinal}" for part in self.parts]
-        said = [one.identity() for one in self.said]
+        said = [one.identity() for one in (*self.vitals, *self.said)]
         if self.heartbeat is not None:
             said.append(f"heartbeat {self.heartbeat.time_ns}")
         return event_id("flush", self.job, self.attempt, self.host, self.shard, " ".join(batches), " ".join(said))
@@ -274,8 +280,9 @@ class Flush:
             first = after
         return replace(self, parts=tuple(parts), columns=columns)
 
-    def events(self) -> Iterator[HostCall]:
+    def events(self) -> Iterator[HostCall | HostVitals]:
         """The same, each thing by itself, in order."""
+        yield from self.vitals
         yield from self.topologies
         for part, rows in zip(self.parts, self.slices(), strict=True):
             yield self.batch(part, rows)
@@ -285,7 +292,7 @@ class Flush:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlushHead:
-    """All but the columns, as it travels."""
+    """All but the columns, as it travels; nothing of vitals where there are none, as before there were any."""
 
     parts: tuple[CallPart, ...] = ()
     topologies: tuple[Topology, ...] = ()
@@ -293,6 +300,7 @@ class FlushHead:
     promises: tuple[Progress, ...] = ()
     heartbeat: Heartbeat | None = None
     spanned: tuple[SpannedTopology, ...] = ()
+    vitals: tuple[HostVitals, ...] | msgspec.UnsetType = msgspec.UNSET
 
 
 def head_of(flush: Flush) -> FlushHead:
@@ -304,9 +312,9 @@ def head_of(flush: Flush) -> FlushHead:
         A number is NaN or infinite: no reader would take it.
 
     """
-    for promise in flush.promises:
-        if unfit := unfit_field(promise):
-            raise ValueError(f"Progress of job {flush.job!r}: {unfit} is no finite number")
+    for said in (*flush.vitals, *flush.promises):
+        if unfit := unfit_field(said):
+            raise ValueError(f"{type(said).__name__} of job {flush.job!r}: {unfit} is no finite number")
     topologies, spanned = in_short(flush.topologies)
     return FlushHead(
         parts=flush.parts,
@@ -315,6 +323,7 @@ def head_of(flush: Flush) -> FlushHead:
         markers=flush.markers,
         promises=flush.promises,
         heartbeat=flush.heartbeat,
+        vitals=flush.vitals or msgspec.UNSET,
     )
 
 
@@ -364,6 +373,7 @@ def read_flush(head: FlushHead, rows: pa.RecordBatch | None, *, job: str, attemp
         attempt=attempt,
         host=host,
         shard=shard,
+        vitals=head.vitals or (),
         topologies=in_full(head.topologies, head.spanned, job=job, attempt=attempt),
         parts=head.parts,
         columns=columns,

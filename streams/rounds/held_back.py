@@ -12,7 +12,7 @@ from typing import Any, TypeVar, cast
 
 from pacehound.model.conclusions import cells_of
 from pacehound.model.digested_pairs import DigestedPairs
-from pacehound.model.events import IterationSample, Markers, Progress, Watermark
+from pacehound.model.events import HostVitals, IterationSample, Markers, Progress, Watermark
 from pacehound.model.rounds import Rounds, joined_rounds
 from streams.rounds.iterations import ends_long_iteration
 from streams.rounds.merge import CLOSED_NS
@@ -22,7 +22,7 @@ T = TypeVar("T")
 MAX_WAITING_CELLS = 16_384
 """What waits at most: as much as is said at once (`streams/kafka/outputs.py`)."""
 
-_MAY_WAIT = (Rounds, DigestedPairs, Progress, Markers, IterationSample)
+_MAY_WAIT = (Rounds, DigestedPairs, Progress, Markers, IterationSample, HostVitals)
 """What stage two keeps until the job's time has come to it. (A communicator is waited for from its announcement on.)"""
 
 
@@ -104,7 +104,8 @@ class HeldBack:
             told = [*self._told(), *rounds(None if is_time else ended), *cast(Iterable[Any], self._watermarks.values())]
             self._watermarks = {}
             return told
-        if self._n_cells >= MAX_WAITING_CELLS or not all(isinstance(one, _MAY_WAIT) for one in others):
+        can_wait = bool(self._ticks) and all(isinstance(one, _MAY_WAIT) for one in others)
+        if self._n_cells >= MAX_WAITING_CELLS or not can_wait:
             return cast(list[T], self._told())
         return []
 

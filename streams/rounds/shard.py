@@ -58,7 +58,7 @@ def hear_flush(flush: Flush, stage_of: Callable[[str], StageOne]) -> list[StageT
         is with the error.
 
     """
-    results: list[StageTwoInput] = []
+    results: list[StageTwoInput] = [*flush.vitals]
     refused: list[RejectedMessage] = []
 
     def hear(what: Callable[[], Iterable[StageTwoInput]]) -> None:
@@ -193,7 +193,8 @@ class Shard:
         def hear() -> list[StageTwoInput]:
             results = [*as_before]
             try:
-                results += hear_flush(rest, self._stage) if touched or rest.heartbeat is not None else []
+                is_empty = not (touched or rest.vitals or rest.heartbeat is not None)
+                results += [] if is_empty else hear_flush(rest, self._stage)
             except PartlyRefused as error:
                 raise PartlyRefused(str(error), [*results, *error.results, *self._told_together(rest)]) from error
             self._note_heartbeat(rest)

@@ -223,7 +223,9 @@ def flushes(draw):
         batch_of_host(one, **same) if isinstance(one, CallBatch) else dataclasses.replace(one, **same) for one in said
     ]
     found = list(flushes_of(ours, {one.communicator: 3 for one in ours if hasattr(one, "communicator")}))
-    return dataclasses.replace(found[0] if found else Flush(**same, shard=3), heartbeat=draw(st.none() | heartbeats()))
+    vitals = [dataclasses.replace(one, **same) for one in draw(st.lists(_any_event_of(events.HostVitals), max_size=2))]
+    flush = found[0] if found else Flush(**same, shard=3)
+    return dataclasses.replace(flush, vitals=tuple(vitals), heartbeat=draw(st.none() | heartbeats()))
 
 
 def heartbeats():
@@ -249,7 +251,8 @@ def batch_of_host(batch, **same):
 def conclusions(draw):
     same = {"job": draw(TEXT), "attempt": draw(ATTEMPT)}
     watermark = st.builds(events.Watermark)
-    kinds = (rounds(), digested_pairs(), watermark, topologies(), _any_event_of(events.Progress))
+    others = map(_any_event_of, (events.Progress, events.HostVitals))
+    kinds = (rounds(), digested_pairs(), watermark, topologies(), *others)
     said = draw(st.lists(st.one_of(kinds), max_size=5))
     return Conclusions(**same, said=tuple(dataclasses.replace(one, **same) for one in said))
 

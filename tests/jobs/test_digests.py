@@ -7,12 +7,13 @@ import random
 import pytest
 
 from bench.rig.digesting_agents import DigestingAgents
+from bench.rig.vitals import with_vitals
 from pacehound.model import codec
 from pacehound.model.calls import CallBatch
 from pacehound.model.conclusions import Conclusions
 from pacehound.model.digested_pairs import DigestedPairs
 from pacehound.model.digests import is_of_digests
-from pacehound.model.events import Changepoint, Finding, Incident, Markers, Watermark
+from pacehound.model.events import Changepoint, Finding, HostVitals, Incident, Markers, Watermark
 from pacehound.model.flushes import Flush
 from pacehound.model.rounds import Rounds
 from pacehound.model.routing import Event
@@ -64,6 +65,20 @@ def test_a_slow_rank_is_named(culprit: int) -> None:
     slow = SlowCompute(ranks=(culprit,), factor=1.5, from_step=steps(60, 100))
     events = events_of(slow, iterations=steps(90, 150), seed=culprit)
     assert said(digested(events)[1]) == [("slow", "culprit", "S1", (culprit,), ())]
+
+
+def test_it_is_the_same_whether_hosts_say_beside_iterations_what_hardware_is_like_or_by_itself() -> None:
+    slow = SlowCompute(ranks=(5,), factor=1.5, from_step=steps(60, 100))
+    events = events_of(slow, iterations=steps(90, 150))
+    sent = list(DigestingAgents(list(with_vitals(events))).send(list(with_vitals(events))))
+    beside = [
+        Flush(job=one.job, attempt=one.attempt, host=one.host, shard=0, vitals=(one,))
+        if isinstance(one, HostVitals)
+        else one
+        for one in sent
+    ]
+    assert any(isinstance(one, HostVitals) for one in sent)
+    assert [codec.encode(one) for one in run(beside)[1]] == [codec.encode(one) for one in run(sent)[1]]
 
 
 def test_a_rank_that_is_slow_from_the_first_step_is_named() -> None:

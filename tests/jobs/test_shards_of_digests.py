@@ -12,7 +12,7 @@ from bench.rig.digesting_agents import DigestingAgents
 from bench.rig.flushes import together
 from pacehound.model import codec
 from pacehound.model.digested_pairs import DigestedPairs
-from pacehound.model.events import IterationSample, Tick, Watermark
+from pacehound.model.events import HostVitals, IterationSample, Tick, Watermark
 from pacehound.model.flushes import Flush
 from pacehound.model.rounds import Rounds
 from pacehound.model.routing import HOST_STREAM, Event
@@ -59,6 +59,30 @@ def lines_of(results: Iterable[object]) -> list[Line]:
         for block in rounds
         for at, seq in enumerate(block.seq.tolist())
     )
+
+
+def seen_by(host: str, time_ns: int) -> Flush:
+    """What its hardware is like, said by itself."""
+    vitals = HostVitals(job="simulated", attempt=0, time_ns=time_ns, host=host, oom_kills=1)
+    return Flush(job="simulated", attempt=0, host=host, shard=0, vitals=(vitals,))
+
+
+def test_what_hardware_is_like_waits_for_a_job_whose_time_goes_on_and_is_told_once() -> None:
+    told = [*said(is_long=False)]
+    middle = len(told) // 2
+    word = seen_by(told[middle].host, told[middle].time_ns)
+    told.insert(middle, word)
+    shard = Shard(SETTINGS)
+    results = [shard.on_event(flush) for flush in told]
+    where = [number for number, some in enumerate(results) for one in some if isinstance(one, HostVitals)]
+    assert len(where) == 1
+    assert where[0] > middle
+    heard = results[where[0]]
+    assert any(isinstance(one, Watermark) for one in heard), "with what it could be used for"
+    kinds = [type(one) for one in heard if isinstance(one, (HostVitals, Watermark))]
+    assert kinds[0] is HostVitals, "promises of this host speak behind it"
+    assert shard.is_closed
+    assert [type(one) for one in shard.on_event(word)] == [HostVitals], "it waits for nobody"
 
 
 def of_each_alone(flushes: Sequence[Flush]) -> list[object]:

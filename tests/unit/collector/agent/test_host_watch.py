@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Generic, TypeVar
 
+import pytest
+
 from collector.agent.host_watch import CLOSELY_EVERY_NS, VITALS_EVERY_NS, HostWatch
 from collector.agent.outbox import Lost, Outbox, Outgoing
 from collector.host.evidence.stall import Stall
@@ -148,6 +150,28 @@ def look_again(run: WatchedRun) -> None:
         run.step(1_000)
     run.vitals.finish()
     run.step(1_000)
+
+
+DIGESTS = "agent.digests_from_ranks=2"
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_beside"), [((DIGESTS,), True), ((), False), ((DIGESTS, "agent.messages=apart"), False)]
+)
+def test_hosts_that_tell_of_iterations_say_what_hardware_is_like_in_the_same_message(
+    tmp_path: Path, settings: tuple[str, ...], is_beside: bool
+) -> None:
+    run = WatchedRun(tmp_path, *settings)
+    run.joined(1)
+    looked_at(run)
+    look_again(run)
+    told = [event for message in run.receiver.messages for event in codec.decode(message)]
+    beside = [event for event in told if isinstance(event, Flush) and event.vitals]
+    assert [len(event.vitals) for event in beside] == [1, 1] * is_beside
+    assert sum(isinstance(event, HostVitals) for event in told) == 2 * (not is_beside)
+    if is_beside:
+        assert {event.key for event in told if isinstance(event, Flush)} == {beside[0].key}, "one message on Kafka"
+        assert heartbeats(run)[-1].behind_ns == beside[-1].time_ns
 
 
 def test_promises_speak_behind_what_was_seen_before_them(tmp_path: Path) -> None:
