@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from collector.agent.outbox import Outbox
+from collector.agent.saying import outgoing_vitals
 from pacehound.model import codec
 from pacehound.model.calls import CallBatch
-from pacehound.model.events import Progress, Topology
+from pacehound.model.events import HostVitals, Progress, Topology
 from pacehound.model.flushes import Flush
 from pacehound.model.routing import Event
 from pacehound.model.shards import SHARD_KEY
@@ -43,6 +44,16 @@ def test_calls_of_all_ranks_travel_in_one_message_per_flush(tmp_path: Path) -> N
     assert {rank for flush in flushes for rank in flush.columns.get("rank", ())} == {0, 1}
     assert len(run.receiver.rows()) == 120
     assert promises_hold(run.receiver.events)
+
+
+def test_what_hardware_is_like_makes_room_before_calls_do_and_costs_none_of_them() -> None:
+    vitals = HostVitals(job="job-1", attempt=0, time_ns=5, host="node-1")
+    message = outgoing_vitals(vitals, shard=3)
+    assert (message.kind, message.calls, message.reported) == ("diagnostics", 0, 0)
+    (said,) = codec.decode(message.payload)
+    assert isinstance(said, Flush)
+    assert (said.vitals, said.key, said.promised_ns) == ((vitals,), "shard:job-1/0/3", {})
+    assert said.quiet_ns is None, "a host that may be quiet goes on to be"
 
 
 def test_both_forms_say_the_same(tmp_path: Path) -> None:
