@@ -223,7 +223,11 @@ def flushes(draw):
         batch_of_host(one, **same) if isinstance(one, CallBatch) else dataclasses.replace(one, **same) for one in said
     ]
     found = list(flushes_of(ours, {one.communicator: 3 for one in ours if hasattr(one, "communicator")}))
-    vitals = [dataclasses.replace(one, **same) for one in draw(st.lists(_any_event_of(events.HostVitals), max_size=2))]
+    # Of numbers that a store can hold: it takes what a host says at once whole, or not at all.
+    number = st.integers(0, 1 << 53)
+    nics = st.lists(st.builds(events.NicReading, errors=st.dictionaries(TEXT, number, max_size=2)), max_size=2)
+    seen = draw(st.lists(st.builds(events.HostVitals, nics=nics.map(tuple), oom_kills=number), max_size=2))
+    vitals = [dataclasses.replace(one, **same) for one in seen]
     flush = found[0] if found else Flush(**same, shard=3)
     return dataclasses.replace(flush, vitals=tuple(vitals), heartbeat=draw(st.none() | heartbeats()))
 

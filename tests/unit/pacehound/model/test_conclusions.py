@@ -20,7 +20,7 @@ from pacehound.model.calls import OPS
 from pacehound.model.columns import numbers
 from pacehound.model.conclusions import Conclusions, head_of, read_conclusions, rounds_table
 from pacehound.model.digested_pairs import DigestedPairs
-from pacehound.model.events import MAX_WORLD_RANKS
+from pacehound.model.events import MAX_WORLD_RANKS, HostVitals
 from pacehound.model.rounds import Rounds
 from tests.fakes.examples import examples
 from tests.fakes.made_pairs import drawn_pairs
@@ -57,11 +57,12 @@ def test_digests_may_be_cut_anywhere(several: list[DigestedPairs], data: st.Data
 
 
 @given(conclusions())
-def test_where_there_are_no_pairs_the_message_says_nothing_of_them(said: Conclusions) -> None:
+def test_where_there_are_no_pairs_and_no_vitals_the_message_says_nothing_of_them(said: Conclusions) -> None:
     """Workers of before read it, and write the same."""
-    others = dataclasses.replace(said, said=tuple(one for one in said.said if not isinstance(one, DigestedPairs)))
+    since = (DigestedPairs, HostVitals)
+    others = dataclasses.replace(said, said=tuple(one for one in said.said if not isinstance(one, since)))
     head = msgspec.json.decode(msgspec.json.encode(head_of(others)))
-    assert "pairs" not in head
+    assert not {"pairs", "vitals"} & head.keys()
     assert set(head["order"]) <= set(range(7))
     table = rounds_table(others)
     assert (table is not None) == any(isinstance(one, Rounds) for one in others.said)
