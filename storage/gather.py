@@ -144,8 +144,11 @@ class Rows:
         alone: Iterable[Event] = (event,)
         if isinstance(event, Flush):
             alone = (*event.vitals, *event.topologies, *event.markers)
+        n_without_rows = 0
         for one in alone:
-            for table, row in rows_of(one):
+            rows = rows_of(one)
+            n_without_rows += not rows
+            for table, row in rows:
                 by_table.setdefault(table, []).append(row)
         if isinstance(event, Flush) and event.parts:
             by_table[schemas.BATCHES] = [event]
@@ -160,7 +163,7 @@ class Rows:
             self._calls.append(event)
             self.rows[schemas.CALLS] += len(event)
         if isinstance(event, Flush):
-            self.not_stored += len(event.promises)
+            self.not_stored += len(event.promises) + n_without_rows
         elif not by_table:
             self.not_stored += 1
 

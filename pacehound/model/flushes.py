@@ -235,10 +235,9 @@ class Flush:
 
     def batch(self, part: CallPart, rows: slice) -> CallBatch:
         """The rows of one part as a batch of their own."""
-        columns = {
-            name: _NAMES[name][values[rows]] if name in _NAMES else values[rows]
-            for name, values in self.columns.items()
-        }
+        # Where no part has a row none of its columns has travelled.
+        columns = {name: self.column(name)[rows] for name in (*ALWAYS, *(self.columns.keys() - set(ALWAYS)))}
+        columns |= {name: _NAMES[name][values] for name, values in columns.items() if name in _NAMES}
         return CallBatch.from_columns(
             columns,
             job=self.job,

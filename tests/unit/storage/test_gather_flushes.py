@@ -54,6 +54,14 @@ def flush_of(*batches: CallBatch) -> Flush:
     return flush
 
 
+def test_a_batch_without_calls_that_comes_twice_is_stored_once() -> None:
+    """It says how many were dropped; as a flush it has no column."""
+    empty = replace(call_batch(communicator="b"), rows=call_batch().rows.slice(0, 0), dropped=7)
+    found = gathered([flush_of(empty), call_batch(communicator="a"), flush_of(empty)])
+    assert not found.dead_letters
+    assert calls_of(found) == [len(call_batch())]
+
+
 def calls_of(found: Gathered) -> list[int]:
     return [one.rows.num_rows for one in found.inserts if one.table == schemas.CALLS]
 
