@@ -188,8 +188,7 @@ def _outgoing_flush(flush: Flush, *, is_detail: bool = False) -> Outgoing:
     if flush.parts:
         kind = "diagnostics" if is_detail else "calls" if flush.heartbeat is None else "iteration"
     else:
-        first = next(iter((*flush.vitals, *flush.said)), None)
-        kind = "progress" if first is None else _kind(first)
+        kind = _kind(flush.said[0]) if flush.said else "progress"
     calls = 0 if is_detail else sum(part.n_rows * max(len(part.represented), 1) for part in flush.parts)
     reported = sum(part.dropped for part in flush.parts)
     return Outgoing(kind=kind, stream=flush.key, calls=calls, reported=reported, payload=codec.encode(flush))

@@ -20,7 +20,7 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, LogsData, ResourceLo
 
 from pacehound.errors import InvalidEvent, MalformedMessage, RejectedMessage, UnknownSchema
 from pacehound.model import column_records, events
-from pacehound.model.believed import believed, check_texts
+from pacehound.model.believed import believed, check_texts, check_time
 from pacehound.model.column_records import set_attribute
 from pacehound.model.evidence import read_json
 from pacehound.model.finite import unfit_field
@@ -224,8 +224,7 @@ def decode_record(resource_logs: ResourceLogs, record: LogRecord) -> Event:
             if name != DEAD_LETTER_EVENT:  # which holds bytes, as a string
                 check_texts(name, body)
             event: Any = read_json(body, _JSON_EVENTS[name])
-            if not -(1 << 63) <= event.time_ns < 1 << 63:  # JSON has no largest number; what passes the event on has
-                raise InvalidEvent(f"time_ns is {event.time_ns}, which is no 64-bit integer")
+            check_time(event.time_ns)
         else:
             resource = {kv.key: kv.value for kv in resource_logs.resource.attributes}
             event = column_records.READERS[name](resource, attributes, body)

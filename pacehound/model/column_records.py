@@ -17,7 +17,7 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 
 from pacehound.errors import InvalidEvent, MalformedMessage
 from pacehound.model.arrow_body import read_arrow, write_arrow
-from pacehound.model.believed import MAX_NAME_CHARS, MAX_TEXT_BYTES, check_texts
+from pacehound.model.believed import MAX_NAME_CHARS, MAX_TEXT_BYTES, check_texts, check_time
 from pacehound.model.calls import CALL_SCHEMA, CallBatch, Sees
 from pacehound.model.columns import numbers, values_of
 from pacehound.model.conclusions import Conclusions, ConclusionsHead, read_conclusions, rounds_table
@@ -59,19 +59,20 @@ def set_attribute(attributes: Any, key: str, value: str | int | bool) -> None:
 
 
 def _text(attributes: Attributes, key: str) -> str:
-    value = attributes.get(key)
-    if value is None or value.WhichOneof("value") != "string_value":
-        raise MalformedMessage(f"attribute {key!r} is missing or not a string")
-    text: str = value.string_value
+    text: str = _value(attributes, key, "string_value", "a string")
     return text
 
 
 def _integer(attributes: Attributes, key: str) -> int:
-    value = attributes.get(key)
-    if value is None or value.WhichOneof("value") != "int_value":
-        raise MalformedMessage(f"attribute {key!r} is missing or not an integer")
-    number: int = value.int_value
+    number: int = _value(attributes, key, "int_value", "an integer")
     return number
+
+
+def _value(attributes: Attributes, key: str, kind: str, in_words: str) -> Any:
+    value = attributes.get(key)
+    if value is None or value.WhichOneof("value") != kind:
+        raise MalformedMessage(f"attribute {key!r} is missing or not {in_words}")
+    return getattr(value, kind)
 
 
 def _write_calls(batch: CallBatch, record: LogRecord) -> None:
@@ -164,8 +165,7 @@ def _read_flush(resource: Attributes, attributes: Attributes, body: bytes) -> Fl
             raise InvalidEvent(f"a {name} has {longest} characters; at most {MAX_NAME_CHARS} are taken")
     beat_ns = 0 if flush.heartbeat is None else flush.heartbeat.time_ns
     for time_ns in (flush.time_ns, beat_ns, *(one.time_ns for one in flush.vitals)):
-        if not -(1 << 63) <= time_ns < 1 << 63:
-            raise InvalidEvent(f"time_ns is {time_ns}, which is no 64-bit integer")
+        check_time(time_ns)
     return flush
 
 

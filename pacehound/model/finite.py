@@ -6,13 +6,12 @@ asks here first. Which fields hold floats is worked out once per type: an event 
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
 import typing
 from typing import Any
 
-import msgspec
+from pacehound.model.made_of_fields import fields_of
 
 
 def unfit_field(value: Any) -> str:
@@ -40,7 +39,8 @@ def _unfit(value: Any) -> str | None:
             if found is not None:
                 return f"[{index}]{found}"
         return None
-    if dataclasses.is_dataclass(value) or isinstance(value, msgspec.Struct):
+    kind: type = type(value)
+    if fields_of(kind) is not None:
         return f".{found}" if (found := unfit_field(value)) else None
     return None
 
@@ -48,10 +48,10 @@ def _unfit(value: Any) -> str | None:
 @functools.cache
 def _fields_with_floats(kind: type) -> tuple[str, ...]:
     hints = typing.get_type_hints(kind)
-    return tuple(name for name, hint in hints.items() if _holds_floats(hint))
+    return tuple(name for name, _ in fields_of(kind) or () if _holds_floats(hints[name]))
 
 
 def _holds_floats(hint: Any) -> bool:
-    if isinstance(hint, type) and (dataclasses.is_dataclass(hint) or issubclass(hint, msgspec.Struct)):
+    if isinstance(hint, type) and fields_of(hint) is not None:
         return bool(_fields_with_floats(hint))
     return hint is float or any(_holds_floats(part) for part in typing.get_args(hint))

@@ -151,7 +151,7 @@ class Flush:
                 raise InvalidEvent(f"flush column {name!r} is {column.dtype} {column.shape}, not {n_rows} values")
         if n_rows and not self.columns.keys() >= set(ALWAYS):
             raise InvalidEvent(f"a flush of {n_rows} rows has the columns {sorted(self.columns)} alone")
-        for said in (*self.vitals, *self.said):
+        for said in self.said:
             if (said.job, said.attempt, said.host) != (self.job, self.attempt, self.host):
                 raise InvalidEvent(
                     f"a flush of host {self.host!r}, job {self.job!r} holds a {type(said).__name__} of another one"
@@ -161,15 +161,16 @@ class Flush:
         return sum(part.n_rows for part in self.parts)
 
     @property
-    def said(self) -> tuple[Topology | Markers | Progress, ...]:
-        """All that is said of communicators, but the calls."""
-        return (*self.topologies, *self.markers, *self.promises)
+    def said(self) -> tuple[HostVitals | Topology | Markers | Progress, ...]:
+        """All but the calls."""
+        return (*self.vitals, *self.topologies, *self.markers, *self.promises)
 
     @property
     def communicators(self) -> list[str]:
         """Of which it says anything."""
         beating = () if self.heartbeat is None else self.heartbeat.communicators
-        return list(dict.fromkeys([*(one.communicator for one in (*self.parts, *self.said)), *beating]))
+        of_calls: tuple[CallPart | HostCall, ...] = (*self.parts, *self.topologies, *self.markers, *self.promises)
+        return list(dict.fromkeys([*(one.communicator for one in of_calls), *beating]))
 
     @property
     def promised_ns(self) -> dict[str, int]:
@@ -188,7 +189,7 @@ class Flush:
         """For so long the host may say nothing more; `None` where it says nothing of its communicators."""
         if self.heartbeat is not None:
             return self.heartbeat.quiet_ns
-        return 0 if self.parts or self.said else None
+        return 0 if self.communicators else None
 
     @property
     def key(self) -> str:
@@ -204,14 +205,14 @@ class Flush:
     def time_ns(self) -> int:
         """Of the last that it tells."""
         beats = () if self.heartbeat is None else (self.heartbeat,)
-        said = max((one.time_ns for one in (*self.vitals, *self.said, *beats)), default=0)
+        said = max((one.time_ns for one in (*self.said, *beats)), default=0)
         rows = [int(self.column(name).max(initial=0)) for name in ("launch_ns", "end_ns") if name in self.columns]
         return max([said, *rows])
 
     def identity(self) -> str:
         """Names (job, attempt, host, shard, its batches, promises and vitals)."""
         batches = [f"{part.communicator} {part.source} {part.ordinal}" for part in self.parts]
-        said = [one.identity() for one in (*self.vitals, *self.said)]
+        said = [one.identity() for one in self.said]
         if self.heartbeat is not None:
             said.append(f"heartbeat {self.heartbeat.time_ns}")
         return event_id("flush", self.job, self.attempt, self.host, self.shard, " ".join(batches), " ".join(said))
@@ -236,7 +237,7 @@ class Flush:
     def batch(self, part: CallPart, rows: slice) -> CallBatch:
         """The rows of one part as a batch of their own."""
         # Where no part has a row none of its columns has travelled.
-        columns = {name: self.column(name)[rows] for name in (*ALWAYS, *(self.columns.keys() - set(ALWAYS)))}
+        columns = {name: self.column(name)[rows] for name in dict.fromkeys((*ALWAYS, *self.columns))}
         columns |= {name: _NAMES[name][values] for name, values in columns.items() if name in _NAMES}
         return CallBatch.from_columns(
             columns,

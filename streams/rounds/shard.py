@@ -193,8 +193,7 @@ class Shard:
         def hear() -> list[StageTwoInput]:
             results = [*as_before]
             try:
-                is_empty = not (touched or rest.vitals or rest.heartbeat is not None)
-                results += [] if is_empty else hear_flush(rest, self._stage)
+                results += hear_flush(rest, self._stage)
             except PartlyRefused as error:
                 raise PartlyRefused(str(error), [*results, *error.results, *self._told_together(rest)]) from error
             self._note_heartbeat(rest)

@@ -23,9 +23,7 @@ import zlib
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
-from functools import cache
 from typing import Any
 
 import msgspec
@@ -33,6 +31,7 @@ import numpy as np
 
 from pacehound.errors import PacehoundError
 from pacehound.model import codec as events
+from pacehound.model.made_of_fields import fields_of
 from pacehound.model.routing import Event
 from streams.snapshots.values import ValueCodec
 
@@ -115,7 +114,7 @@ class StateCodec:
         self._fields: dict[type, tuple[str, ...]] = {cls: tuple(names) for cls, names in plain.items()}
         self._plain = frozenset(self._fields)
         for cls in made:
-            self._fields[cls] = tuple(name for name, _ in _fields_of(cls))
+            self._fields[cls] = tuple(name for name, _ in fields_of(cls) or ())
         self._values = ValueCodec(values)
         self._fields |= self._values.fields
         self._classes = {cls.__name__: cls for cls in self._fields}
@@ -453,19 +452,6 @@ _READERS: dict[int, Callable[[_Unpacker, list[Any]], Any]] = {
 }
 
 
-@cache
-def _fields_of(cls: type) -> tuple[tuple[str, bool], ...]:
-    """The fields of a class that its constructor makes, and whether it needs them; none of an enum.
-
-    Every object that is read asks, and msgspec evaluates the annotations of a struct anew whenever it is asked.
-    """
-    if is_dataclass(cls):
-        return tuple((field.name, field.default is field.default_factory is MISSING) for field in fields(cls))
-    if issubclass(cls, msgspec.Struct):
-        return tuple((field.name, field.required) for field in msgspec.structs.fields(cls))
-    return ()
-
-
 def _declared(codec: StateCodec, name: str, names: list[str]) -> tuple[type, tuple[str, ...]]:
     """A class of the schema and the fields of it that were written.
 
@@ -477,7 +463,7 @@ def _declared(codec: StateCodec, name: str, names: list[str]) -> tuple[type, tup
     declared, written = set(codec._fields[cls]), set(names)
     absent = declared - written
     if cls not in codec._plain and not issubclass(cls, Enum):
-        absent = {name for name, is_required in _fields_of(cls) if name in absent and is_required}
+        absent = {name for name, is_required in fields_of(cls) or () if name in absent and is_required}
     if absent or written - declared:
         odd = ", ".join(sorted(absent | written - declared))
         raise MalformedState(f"it holds a {name} of other fields than here: {odd[:120]}")

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import types
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields, is_dataclass
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import msgspec
+
+from pacehound.model.made_of_fields import fields_of
 
 _SCALARS = frozenset({type(None), bool, int, float, str, bytes})
 
@@ -130,14 +131,13 @@ class _Twins:
 
 
 def _names_of(cls: type) -> tuple[str, ...]:
-    if is_dataclass(cls):
-        return tuple(field.name for field in fields(cls))
-    if issubclass(cls, msgspec.Struct):
-        return cls.__struct_fields__
-    raise ValueError(f"{cls} is neither a dataclass nor a struct")
+    known = fields_of(cls)
+    if known is None:
+        raise ValueError(f"{cls} is neither a dataclass nor a struct")
+    return tuple(name for name, _ in known)
 
 
 def _classes_in(hint: Any) -> list[type]:
-    if is_dataclass(hint) or (isinstance(hint, type) and issubclass(hint, msgspec.Struct)):
-        return [hint]  # type: ignore[list-item]
+    if isinstance(hint, type) and fields_of(hint) is not None:
+        return [hint]
     return [] if get_origin(hint) is Literal else [cls for part in get_args(hint) for cls in _classes_in(part)]
