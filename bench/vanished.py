@@ -21,8 +21,8 @@ from pacehound.model import codec
 from pacehound.model.events import Incident, Tick, Topology
 from pacehound.model.routing import Event, route
 from pacehound.model.topology import Layout
+from pacehound.runtime.head.intake import SENT_BY_HOSTS
 from pacehound.runtime.head.known_topology import KnownTopology
-from pacehound.runtime.head.node import SENT_BY_HOSTS
 from pacehound.runtime.silence import Silence
 from pacehound.settings import Settings
 from simulator.job import simulate

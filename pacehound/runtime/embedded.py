@@ -30,9 +30,10 @@ from pacehound.runtime.event_loop import Worker
 from pacehound.runtime.head.address import Address
 from pacehound.runtime.head.attempts import FILE_NAME, AttemptsFile
 from pacehound.runtime.head.certificate import Certificate
+from pacehound.runtime.head.intake import IngestResult, why
 from pacehound.runtime.head.keeper import FOLDER as STATE_FOLDER
 from pacehound.runtime.head.known_topology import KnownTopology
-from pacehound.runtime.head.node import Head, IngestResult, why
+from pacehound.runtime.head.node import Head
 from pacehound.runtime.head.owner import OWNER_LEAVES_WITHIN_S, Owner, Ownership
 from pacehound.runtime.head.parts import Parts, Tracer
 from pacehound.runtime.head.serve import Beside, Listeners, serve

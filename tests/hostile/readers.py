@@ -34,8 +34,8 @@ from pacehound.model.events import Incident
 from pacehound.model.routing import Event
 from pacehound.model.truth.file import TruthFile
 from pacehound.runtime.head import attempts
+from pacehound.runtime.head.intake import SENT_BY_HOSTS
 from pacehound.runtime.head.known_topology import KnownTopology
-from pacehound.runtime.head.node import SENT_BY_HOSTS
 from pacehound.runtime.head.owner import OWNER_FILE, announced
 from pacehound.runtime.head.query_server import parse_question
 from pacehound.runtime.records import worked

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,34 +14,26 @@ import pyarrow as pa
 
 from pacehound.bus import Message
 from pacehound.bus.mailbox import Mailbox
-from pacehound.bus.memory import MemoryBus, decoded_bytes
+from pacehound.bus.memory import MemoryBus
 from pacehound.bus.recording import RecordingWriter
 from pacehound.clock import Clock, SystemClock
-from pacehound.errors import BusFull, InvalidEvent, InvalidInput, MalformedMessage, PacehoundError, RejectedMessage
+from pacehound.errors import BusFull, PacehoundError, RejectedMessage
 from pacehound.model import codec, topics
-from pacehound.model.calls import CallBatch
 from pacehound.model.events import (
     Command,
     CommandResult,
-    DeadLetter,
     Decision,
-    HostEvidence,
-    HostSample,
-    HostVitals,
     Incident,
     JobHistory,
-    Markers,
-    Progress,
     Topology,
 )
 from pacehound.model.flushes import Flush
-from pacehound.model.operations import Operations
-from pacehound.model.routing import Event, host_stream, route
+from pacehound.model.routing import Event, route
 from pacehound.model.topics import Topic
-from pacehound.runtime.dead_letter import LONGEST_REASON, dead_letter_of
 from pacehound.runtime.event_loop import Worker
-from pacehound.runtime.head.attempts import Attempts, AttemptsFile, Question, highest_attempt
+from pacehound.runtime.head.attempts import AttemptsFile, Question
 from pacehound.runtime.head.client import Health
+from pacehound.runtime.head.intake import IngestResult, Intake, why
 from pacehound.runtime.head.interrupted import interrupted
 from pacehound.runtime.head.journal import KEPT
 from pacehound.runtime.head.keeper import EVERY_S, Keeper
@@ -52,23 +42,18 @@ from pacehound.runtime.head.parts import Parts
 from pacehound.runtime.head.workers import STORED, HeadLoop, Keeping, PipelineWorker
 from pacehound.runtime.metric_names import (
     BUS_BYTES,
-    BUS_FULL,
     INCIDENTS_INTERRUPTED,
     PIPELINE_LAG,
     RECORDING_DROPPED,
-    RECORDS_ACCEPTED,
-    RECORDS_REJECTED,
 )
-from pacehound.runtime.records import Outcome, dead_letters_of, records_of, worked
-from pacehound.runtime.silence import Silence, quiet_s_of
+from pacehound.runtime.records import worked
+from pacehound.runtime.silence import Silence
 from pacehound.runtime.telemetry import Telemetry
 from pacehound.settings import Settings
 
 logger = logging.getLogger(__name__)
 
 BUS_MAX_BYTES = 256 * 1024 * 1024
-# What comes in from hosts may fill this much of the bus; the rest is for what the pipeline concludes.
-_INGEST_SHARE = 0.75
 _SETTLE_POLL_S = 0.02
 _AGAIN_WITHIN_S = 30.0
 # While the store fails every sender is turned away, and its backlog grows: agents ask as often.
@@ -79,19 +64,6 @@ _STORE_RETRY_S = 5.0
 _LATE_MAX_BYTES = 6 * 1024 * 1024
 _WRITTEN_WITHIN_S = 0.5
 _AT_ONCE = 2048
-
-# What a host may send. Everything else is concluded in here, and a stranger's conclusion is none.
-FromHost = CallBatch | Flush | Topology | Progress | Markers | HostSample | HostVitals | HostEvidence | Operations
-SENT_BY_HOSTS = (CallBatch, Flush, Topology, Progress, Markers, HostSample, HostVitals, HostEvidence, Operations)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IngestResult:
-    """What became of the records of one request."""
-
-    accepted: int
-    rejected: int
-    reason: str = ""
 
 
 class Head:
@@ -132,8 +104,7 @@ class Head:
         if state is not None and parts.keepable is not None:
             self._keeper = Keeper(parts.keepable, state, self._clock, self._store_what_was_left)
         self.bus = MemoryBus(bus_max_bytes, self._keeper.journal if self._keeper is not None else None)
-        self._ingest_max_bytes = int(bus_max_bytes * _INGEST_SHARE)
-        self._silence = Silence(
+        silence = Silence(
             started_s=self._clock.monotonic_s(),
             silent_after_s=settings.stream.lateness_s,
             every_s=settings.stream.tick_s,
@@ -148,7 +119,7 @@ class Head:
                 stored=self._all_stored,
                 store_now=self._hurry_late,
             )
-        pipeline = PipelineWorker(parts.pipeline, self._silence, self._clock, self.telemetry, on_rounds, keeping)
+        pipeline = PipelineWorker(parts.pipeline, silence, self._clock, self.telemetry, on_rounds, keeping)
         heard = (topics.CALLS, topics.HOSTS, topics.OPS)
         self._pipeline = self._loop("pipeline", heard, pipeline, recording=recording, poll_s=settings.stream.tick_s)
         self.mailbox = Mailbox(self._clock.now_ns())
@@ -174,18 +145,25 @@ class Head:
         self._late = self._loop("late store", late, parts.late_writer, **how) if parts.late_writer is not None else None
         self._needs_store = self._needs_late = 0
         """Before these positions is what only those two make outlive this process."""
-        self._known_topology = known_topology or KnownTopology()
+        self._lost_before = 0
         self._is_stopping = False
         self.is_quiet = True
         """Nobody's question goes on after `stop`, in a function that the engine cannot break off."""
-        self._ingest_lock = threading.Lock()
-        self._attempts = Attempts()
-        self._attempts_lock = threading.Lock()
-        self._attempts_file = attempts_file
         # Apart from what arrives: a store that is slow to answer must hold up nothing.
         self._reading = ThreadPoolExecutor(1, thread_name_prefix="earlier-runs")
-        # Names dead letters of what is refused on arrival: unique over the lives of a store's owners.
-        self._dead_letters = self._clock.now_ns()
+        self._known_topology = known_topology or KnownTopology()
+        self._intake = Intake(
+            bus=self.bus,
+            bus_max_bytes=bus_max_bytes,
+            mailbox=self.mailbox,
+            known_topology=self._known_topology,
+            attempts_file=attempts_file,
+            silence=silence,
+            clock=self._clock,
+            telemetry=self.telemetry,
+            on_taken=self._note_needs,
+            on_new_attempt=self._begin_to_tell_history,
+        )
         self.telemetry.observe(BUS_BYTES, lambda: float(self.bus.held_bytes))
         self.telemetry.observe(PIPELINE_LAG, lambda: float(self.bus.position - self._pipeline.committed))
 
@@ -242,106 +220,24 @@ class Head:
         return finished
 
     def ingest(self, body: bytes) -> IngestResult:
-        """Take an OTLP logs message with any number of records in, all or (`BusFull`) none of them.
-
-        Raises
-        ------
-        BusFull
-            Come back later; nothing of it was taken.
-        MalformedMessage
-            The bytes are no OTLP logs at all; they are in the dead letters.
-
-        """
-        with self._ingest_lock:
-            self._make_sure_of_room(len(body))  # before it is decoded: a full head must not work for what it refuses
-            request = Message(topic="otlp", key="", partition=0, offset=0, value=body)
-            try:
-                records = records_of(request)
-            except RejectedMessage as error:
-                self._reject(body, error)
-                raise
-            taken: list[tuple[FromHost | CommandResult, bytes]] = []
-            refused: list[Outcome[FromHost | CommandResult]] = []
-            for outcome in (record.outcome(self._from_a_host) for record in records):
-                if outcome.error is None and outcome.result is not None and outcome.record is not None:
-                    taken.append((outcome.result, outcome.record.payload()))
-                elif isinstance(outcome.error, RejectedMessage):
-                    refused.append(outcome)
-                elif outcome.error is not None:
-                    raise outcome.error
-            letters = dead_letters_of(request, refused, self._clock.now_ns())
-            lost = self._lost
-            n_bytes = sum(len(value) + decoded_bytes(event) for event, value in taken)
-            self._make_sure_of_room(n_bytes + sum(len(letter.payload) for letter in letters))
-            for letter in letters:
-                self._set_aside(letter)
-            for event, value in taken:
-                self._admit(event, value, is_decoded=True)
-            self._note_needs([event for event, _ in taken], lost, has_letters=bool(letters))
-            for outcome in refused:
-                self.telemetry.add(RECORDS_REJECTED, error=type(outcome.error).__name__)
-            return IngestResult(
-                accepted=len(taken), rejected=len(refused), reason="; ".join(why(one.error) for one in refused[:3])
-            )
+        """Take an OTLP logs message in (`Intake.take`, which says what it raises)."""
+        return self._intake.take(body)
 
     def publish(self, events: Sequence[Event]) -> None:
-        """Take events of this process in (a simulated job, spans translated on arrival), in order.
-
-        Raises
-        ------
-        BusFull
-            Come back later with all of them.
-        InvalidEvent
-            One of them claims an attempt that cannot be; none of them was taken.
-
-        """
-        with self._ingest_lock:
-            for event in events:
-                self._check_attempt(event)
-            values = [codec.encode(event) for event in events]
-            self._make_sure_of_room(sum(map(len, values)))
-            lost = self._lost
-            for event, value in zip(events, values, strict=True):
-                self._admit(event, value)
-            self._note_needs(events, lost)
+        """Take events of this process in (`Intake.publish`)."""
+        self._intake.publish(events)
 
     def reject(self, payload: bytes, error: RejectedMessage, n_records: int = 1) -> None:
         """Keep what could not be taken as a dead letter (`BusFull` reaches the caller)."""
-        with self._ingest_lock:
-            self._reject(payload, error, n_records)
+        self._intake.reject(payload, error, n_records)
 
     def take_command(self, body: bytes) -> None:
-        """Take a signed order in as it was sent, for the agents of its job.
-
-        Raises
-        ------
-        InvalidInput
-            It is none.
-        BusFull
-            Come back later.
-
-        """
-        try:
-            (event,) = codec.decode(body)
-        except (RejectedMessage, ValueError) as error:
-            raise InvalidInput(f"this is no command: {error}") from error
-        if not isinstance(event, Command):
-            raise InvalidInput(f"a {type(event).__name__} is no command")
-        self.command(event)
+        """Take a signed order in as it was sent (`Intake.take_command`)."""
+        self._intake.take_command(body)
 
     def command(self, command: Command) -> None:
-        """Hand a signed order to the agents of its job.
-
-        Raises
-        ------
-        BusFull
-            Come back later.
-
-        """
-        with self._ingest_lock:
-            self._make_sure_of_room(len(command.order))
-            self._publish(command)
-        self.mailbox.put(command, self._clock.now_ns())
+        """Hand a signed order to the agents of its job (`Intake.command`)."""
+        self._intake.command(command)
 
     def commands(self, job: str, after: int) -> tuple[bytes, int]:
         """Those that wait for the agents of a job, as one message, and the number to ask for next."""
@@ -435,8 +331,7 @@ class Head:
     def attempt_for(self, question: Question) -> int:
         """Which attempt of its job a run is that begins now."""
         stored = self.parts.store.last_attempt(question.job)
-        with self._attempts_lock:
-            return self._attempts.attempt_for(question.job, question.host, self._clock.monotonic_s(), stored)
+        return self._intake.attempt_for(question, stored)
 
     def _wait_for(self, loops: tuple[HeadLoop, ...], deadline_s: float) -> bool:
         """Whether they dealt in time with everything that is on the bus now."""
@@ -478,50 +373,13 @@ class Head:
     def _all_stored(self) -> int:
         return min(loop.committed for loop in self._stores)
 
-    def _make_sure_of_room(self, n_bytes: int) -> None:
-        if self.bus.held_bytes + n_bytes > self._ingest_max_bytes:
-            self.telemetry.add(BUS_FULL)
-            raise BusFull(f"{self.bus.held_bytes} bytes wait to be processed; send this again later")
-
-    def _publish(self, event: Event) -> None:
-        self.bus.publish(*route(event), codec.encode(event), (event,))
-
-    def _admit(self, event: Event, value: bytes, *, is_decoded: bool = False) -> None:
-        """Put an event on the bus; what was decoded on arrival is not decoded again by those who read it there."""
-        topic, key = route(event)
-        if isinstance(event, SENT_BY_HOSTS):
-            self._note_attempt(event)
-            for communicator, missing in self._known_topology.missing_before(event):
-                self.bus.publish(topics.CALLS, communicator, missing)
-            self._known_topology.note(event, value, self._clock.monotonic_s())
-        self.bus.publish(topic, key, value, (event,) if is_decoded else None)
-        if isinstance(event, Topology):
-            self.bus.publish(topics.TOPOLOGY, key, value, (event,) if is_decoded else None)
-        for topology in event.topologies if isinstance(event, Flush) else ():
-            self.bus.publish(topics.TOPOLOGY, topology.communicator, codec.encode(topology), (topology,))
-        if isinstance(event, CommandResult):
-            self.mailbox.put(event, self._clock.now_ns())
-        self.telemetry.add(RECORDS_ACCEPTED)
-        if isinstance(event, SENT_BY_HOSTS):
-            # Only progress and samples say how far a host has got; the rest speaks of the past by nature.
-            said_at = event.time_ns if isinstance(event, (Progress, HostSample)) else None
-            promised: dict[str, int | None] = {key: said_at}
-            if isinstance(event, Flush):
-                promised = dict(event.promised_ns)
-                if event.speaks_of_processes:
-                    promised[host_stream(event.job, event.host)] = event.time_ns
-            quiet_s = quiet_s_of(event)
-            for stream, time_ns in promised.items():
-                lag_s = None if time_ns is None else (self._clock.now_ns() - time_ns) / 1e9
-                now_s = self._clock.monotonic_s()
-                self._silence.heard(stream, event.job, event.host, lag_s=lag_s, now_s=now_s, quiet_s=quiet_s)
-
-    def _note_needs(self, events: Iterable[Event], lost: int, *, has_letters: bool = False) -> None:
-        """What was admitted, and stands in no journal, has to be stored before anybody is answered for it."""
+    def _note_needs(self, events: Sequence[Event], has_letters: bool) -> None:
+        """What was taken in, and stands in no journal, has to be stored before anybody is answered for it."""
         position = self.bus.position
         if self._keeper is None or has_letters or any(map(_is_stored_alone, events)):
             self._needs_store = position
-        is_lost = self._lost != lost
+        lost = self._keeper.journal.lost if self._keeper is not None else 0
+        is_lost, self._lost_before = lost != self._lost_before, lost
         if is_lost and self._late is None:
             self._needs_store = position
         elif is_lost:
@@ -533,20 +391,12 @@ class Head:
         if self._late is not None:
             self._late.hurry()
 
-    @property
-    def _lost(self) -> int:
-        return self._keeper.journal.lost if self._keeper is not None else 0
+    def _publish(self, event: Event) -> None:
+        self.bus.publish(*route(event), codec.encode(event), (event,))
 
-    def _note_attempt(self, event: FromHost) -> None:
-        closed = isinstance(event, HostSample) and event.closed
-        with self._attempts_lock:
-            is_new = self._attempts.heard(
-                event.job, event.attempt, event.host, closed=closed, now_s=self._clock.monotonic_s()
-            )
-        if is_new and self._attempts_file is not None:
-            self._attempts_file.note(event.job, event.attempt)
-        if is_new and not self._is_stopping:
-            self._reading.submit(self._tell_history, event.job, event.attempt)
+    def _begin_to_tell_history(self, job: str, attempt: int) -> None:
+        if not self._is_stopping:
+            self._reading.submit(self._tell_history, job, attempt)
 
     def _tell_history(self, job: str, attempt: int) -> None:
         """What was before stands in the log soon after the first word of an attempt, before any iteration."""
@@ -561,28 +411,6 @@ class Head:
             logger.warning("%s is watched without what the store knows of earlier runs: %s", job, error)
         except Exception:
             logger.exception("the earlier runs of a job cannot be read", extra={"job": job})
-
-    def _from_a_host(self, event: Event) -> FromHost | CommandResult:
-        if not isinstance(event, (*SENT_BY_HOSTS, CommandResult)):
-            raise MalformedMessage(f"a {type(event).__name__} is concluded by a head and not taken from outside")
-        self._check_attempt(event)
-        return event
-
-    def _check_attempt(self, event: Event) -> None:
-        """The next run gets one more than the highest; whoever claims the last one leaves none."""
-        highest = highest_attempt(self._clock.now_ns() / 1e9)
-        if event.attempt > highest:
-            raise InvalidEvent(f"attempt is {event.attempt}; today it must be in 0..{highest}: are the clocks right?")
-
-    def _reject(self, payload: bytes, error: RejectedMessage, n_records: int = 1) -> None:
-        refused = Message(topic="otlp", key="", partition=0, offset=0, value=payload)
-        self._set_aside(dead_letter_of(refused, error, self._clock.now_ns()))
-        self.telemetry.add(RECORDS_REJECTED, n_records, error=type(error).__name__)
-
-    def _set_aside(self, letter: DeadLetter) -> None:
-        """It came over the network and stands nowhere: a number of ours is its place."""
-        self._dead_letters += 1
-        self._publish(replace(letter, offset=self._dead_letters))
 
     def _take_again(self, messages: Sequence[Message]) -> None:
         """Put on the bus what a former head had heard and its state does not cover."""
@@ -613,8 +441,3 @@ class Head:
 def _is_stored_alone(event: Event) -> bool:
     """Something of it stands on a topic that no journal keeps."""
     return isinstance(event, (Topology, CommandResult)) or (isinstance(event, Flush) and bool(event.topologies))
-
-
-def why(error: Exception | None) -> str:
-    """In short, for whoever has sent it."""
-    return f"{type(error).__name__}: {error}"[:LONGEST_REASON]

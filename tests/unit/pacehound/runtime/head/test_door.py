@@ -26,7 +26,8 @@ from pacehound.clock import ManualClock
 from pacehound.model import codec
 from pacehound.model.events import Command, DeadLetter
 from pacehound.runtime.head import exports, otlp_receiver, query_server
-from pacehound.runtime.head.node import Head, IngestResult
+from pacehound.runtime.head.intake import IngestResult
+from pacehound.runtime.head.node import Head
 from pacehound.runtime.status import Scrape
 from pacehound.runtime.survey import scrape_process
 from pacehound.runtime.telemetry import Telemetry
