@@ -19,7 +19,7 @@ from aiokafka.errors import IllegalStateError
 from faust.types import TP, StreamT
 
 from pacehound.bus import Message, Place
-from pacehound.bus.kafka import MAX_MESSAGE_BYTES, SESSION_TIMEOUT_S, KafkaProducer
+from pacehound.bus.kafka import SESSION_TIMEOUT_S, KafkaProducer
 from pacehound.clock import SystemClock
 from pacehound.model import topics
 from pacehound.runtime.liveness import Liveness
@@ -27,8 +27,8 @@ from pacehound.runtime.telemetry import Telemetry
 from pacehound.settings import Settings
 from streams.kafka.assignor import assignor_of
 from streams.kafka.client import credentials_of
+from streams.kafka.fetches import PARTITION_BYTES, fetch_promptly
 from streams.kafka.lenient_records import read_leniently
-from streams.kafka.prompt_fetches import fetch_promptly
 from streams.kafka.worker import INPUTS, StreamsWorker
 
 logger = logging.getLogger("pacehound.streams")
@@ -127,7 +127,7 @@ def make_app(settings: Settings, telemetry: Telemetry | None = None, liveness: L
         broker_heartbeat_interval=SESSION_TIMEOUT_S / 3,
         broker_request_timeout=30.0,
         consumer_auto_offset_reset="earliest",
-        consumer_max_fetch_size=MAX_MESSAGE_BYTES,
+        consumer_max_fetch_size=PARTITION_BYTES,
         stream_buffer_maxsize=256,
         stream_wait_empty=False,
         topic_allow_declare=False,
