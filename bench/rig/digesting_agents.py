@@ -67,8 +67,11 @@ class _Agent:
         if not self._times.is_due(now_ns, tells_iterations=bool(self.known)):
             return Said.NOTHING
         is_usual = bool(self.known) and self._times.is_usual(now_ns)
+        is_held = self._times.quiet_behind_promises_ns(now_ns, tells_iterations=bool(self.known)) > 0
         self._times.flushed(now_ns, flush_s)
         if not is_usual:
+            if is_held:
+                self._times.has_promised_to_be_quiet(now_ns)
             return Said.PROMISES
         self._times.may_be_quiet(now_ns)
         return Said.HEARTBEAT

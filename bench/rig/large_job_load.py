@@ -174,12 +174,17 @@ class _Host:
             now_ns += STEP_NS
             times.note_iterations(int(np.searchsorted(over_ns, now_ns, side="right")), now_ns)
             if times.is_due(now_ns, tells_iterations=True):
-                is_usual = times.is_usual(now_ns)
+                is_usual, held_ns = (
+                    times.is_usual(now_ns),
+                    times.quiet_behind_promises_ns(now_ns, tells_iterations=True),
+                )
                 times.flushed(now_ns, 1.0)
-                yield from self._flush(now_ns, times, is_usual=is_usual)
+                yield from self._flush(now_ns, times, is_usual=is_usual, held_ns=held_ns)
         yield from self._flush(now_ns, times, is_last=True)
 
-    def _flush(self, now_ns: int, times: FlushTimes, *, is_usual: bool = False, is_last: bool = False) -> Iterator[Due]:
+    def _flush(
+        self, now_ns: int, times: FlushTimes, *, is_usual: bool = False, held_ns: int = 0, is_last: bool = False
+    ) -> Iterator[Due]:
         promised_ns = now_ns if is_last else now_ns - GUARD_NS
         settled: list[Topology | Markers | CallBatch] = []
         if self._topologies:
@@ -201,9 +206,11 @@ class _Host:
             promises = self._promises(promised_ns, is_last=is_last)
             messages = [
                 *outgoing_at_once(settled, self._shards),
-                *outgoing_at_once(promises, self._shards, behind_ns),
+                *outgoing_at_once(promises, self._shards, behind_ns, quiet_ns=held_ns),
             ]
             self._in_full.note(in_short)
+            if held_ns:
+                times.has_promised_to_be_quiet(now_ns)
         world = self._shards[self._known[0].id]
         messages = [*(outgoing_vitals(one, world) for one in seen), *messages, *map(outgoing, samples)]
         for topic, key, value in joined([message.payload for message in messages]):

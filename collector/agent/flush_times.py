@@ -5,7 +5,9 @@ iteration, and at ten seconds an iteration there would be nine of them (docs/adr
 and as long as iterations take no longer than others did no flush says how far ranks are.
 
 A job that is told of call by call has a quarter of the flushes while its iterations are short and take what they took:
-each costs the agent and the head beside it more than the calls in it (docs/benchmarks.md, the small end).
+each costs the agent and the head beside it more than the calls in it (docs/benchmarks.md, the small end). So has a job
+that will be told of in iterations, while its first ones are told call by call: its thousands of hosts all say then how
+far ranks are, and nobody can conclude anything from that yet.
 """
 
 from __future__ import annotations
@@ -26,10 +28,10 @@ EVEN_FACTOR = 1.5
 """Times what iterations took in the shortest of the last `USUAL_OF` looks, in the longest: they take what they took
 (chosen: what grows by less is found from dozens of iterations, where a second does not count)."""
 
-EVEN_FLUSHES = 4
-"""Times `flush_s` between two flushes then, and never more than `lateness_s` (chosen: who is slower by less than
-`EVEN_FACTOR` is told of four seconds later, of an incident that has to last for a minute; twice as many flushes cost a
-small job a quarter more)."""
+SELDOM_FLUSHES = 4
+"""Times `flush_s` between two flushes then, and before iterations are known; never more than `lateness_s` (chosen: who
+is slower by less than `EVEN_FACTOR` is told of four seconds later, of an incident that has to last for a minute; twice
+as many flushes cost a small job a quarter more)."""
 
 QUIET_FACTOR = 1.0
 """Times `lateness_s` between two heartbeats (chosen: an exit in the middle of an iteration is heard of when all hosts
@@ -59,6 +61,9 @@ class FlushTimes:
     --------
     >>> times = FlushTimes(StreamSettings(), guard_ns=10**8, unix_ns=5 * 10**9)
     >>> times.flushed(0, 1.0)
+    >>> times.quiet_behind_promises_ns(10**9, tells_iterations=True) / 1e9  # no iteration is over yet
+    1.5
+    >>> times.flushed(0, 1.0)
     >>> times.note_iterations(1, 3 * 10**8)
     >>> [times.is_due(now, tells_iterations=True) for now in (35 * 10**7, 105 * 10**7, 11 * 10**8)]
     [False, False, True]
@@ -71,19 +76,19 @@ class FlushTimes:
     >>> even.flushed(0, 1.0)
     >>> for second in range(10):  # ten iterations in each
     ...     even.note_iterations(10 * second, second * 10**9)
-    >>> even.even_quiet_ns(9 * 10**9) / 1e9  # four seconds, where a half of `lateness_s` is what nobody wonders about
+    >>> even.quiet_behind_promises_ns(9 * 10**9, tells_iterations=False) / 1e9  # 2.5 s nobody wonders about anyhow
     1.5
     >>> even.flushed(9 * 10**9, 1.0)
     >>> even.note_iterations(115, 115 * 10**8), even.is_due(115 * 10**8, tells_iterations=False)
     (None, True)
-    >>> even.may_be_even(9 * 10**9), even.is_due(115 * 10**8, tells_iterations=False)  # that has been said
+    >>> even.has_promised_to_be_quiet(9 * 10**9), even.is_due(115 * 10**8, tells_iterations=False)  # that has been said
     (None, False)
     >>> even.note_iterations(121, 125 * 10**8), even.is_due(125 * 10**8, tells_iterations=False)
     (None, True)
     >>> even.flushed(125 * 10**8, 1.0)
     >>> even.is_due(135 * 10**8, tells_iterations=False)  # they took longer in the last second
     True
-    >>> even.even_quiet_ns(125 * 10**8)
+    >>> even.quiet_behind_promises_ns(125 * 10**8, tells_iterations=False)
     0
     >>> times.note_iterations(2, 103 * 10**8)  # ten seconds
     >>> times.is_usual(110 * 10**8)  # nobody knew, and that they go on is told first
@@ -156,20 +161,21 @@ class FlushTimes:
             self._n_told = self._n_over
         self._next_ns = now_ns + self._flush_ns
         self._latest_ns = now_ns + round(max(flush_s, self._longest_s) * 1e9)
-        self._even_ns = min(now_ns + self._until_even_ns, self._latest_ns)
+        self._even_ns = min(now_ns + self._until_seldom_ns, self._latest_ns)
 
-    def even_quiet_ns(self, now_ns: int) -> int:
-        """For how long it has to be said that nothing may be said, as iterations take what they took; 0: not."""
-        longest_ns = round(self._longest_s * 1e9)
-        return max(self._until_even_ns - longest_ns, 0) if self._is_even(now_ns) else 0
+    def quiet_behind_promises_ns(self, now_ns: int, *, tells_iterations: bool) -> int:
+        """For how long promises have to say that they hold, so that there may be fewer of them; 0: there may not."""
+        is_none_known = not self._lasted_ns
+        may_be_seldom = is_none_known or not self._is_overdue(now_ns) if tells_iterations else self._is_even(now_ns)
+        return max(self._until_seldom_ns - round(self._longest_s * 1e9), 0) if may_be_seldom else 0
 
-    def may_be_even(self, now_ns: int) -> None:
-        """That has just been said."""
-        self._even_ns = now_ns + self._until_even_ns
+    def has_promised_to_be_quiet(self, now_ns: int) -> None:
+        """They have just said so."""
+        self._even_ns = self._latest_ns = now_ns + self._until_seldom_ns
 
     @property
-    def _until_even_ns(self) -> int:
-        return min(EVEN_FLUSHES * self._flush_ns, round(2 * self._longest_s * 1e9))
+    def _until_seldom_ns(self) -> int:
+        return min(SELDOM_FLUSHES * self._flush_ns, round(2 * self._longest_s * 1e9))
 
     def may_be_quiet(self, now_ns: int) -> None:
         """It has just been said that nothing may be said for `quiet_ns`."""

@@ -254,12 +254,12 @@ class Agent:
         """Settle what was read so far, and save it with the promise that goes with it."""
         if slower := self._cost.look(now_ns, self._cpu_ns()):
             self._warn_once(slower)
-        tells_iterations = self.assembler.tells_iterations
-        is_usual = tells_iterations and not has_news and self._flush_times.is_usual(now_ns)
-        even_quiet_ns = 0 if tells_iterations or has_news else self._flush_times.even_quiet_ns(now_ns)
-        self._flush_times.flushed(now_ns, self._cost.flush_s)
+        times, tells_iterations = self._flush_times, self.assembler.tells_iterations
+        is_usual = tells_iterations and not has_news and times.is_usual(now_ns)
+        held_ns = 0 if has_news else times.quiet_behind_promises_ns(now_ns, tells_iterations=tells_iterations)
+        times.flushed(now_ns, self._cost.flush_s)
         promise_ns = now_ns - GUARD_NS
-        self._settle(now_ns, promise_ns=promise_ns, closed_why="", is_usual=is_usual, even_quiet_ns=even_quiet_ns)
+        self._settle(now_ns, promise_ns=promise_ns, closed_why="", is_usual=is_usual, held_ns=held_ns)
 
     def _is_due(self, now_ns: int) -> bool:
         self._flush_times.note_iterations(self._seen_so_far.ended_iterations, now_ns)
@@ -414,7 +414,7 @@ class Agent:
         return Ended() if now_ns - self._ended_file_since_ns >= UNREADABLE_END_NS else None
 
     def _settle(
-        self, now_ns: int, *, promise_ns: int, closed_why: str, is_usual: bool = False, even_quiet_ns: int = 0
+        self, now_ns: int, *, promise_ns: int, closed_why: str, is_usual: bool = False, held_ns: int = 0
     ) -> None:
         records_by_ring, self._read_records, self._unsettled = self._read_records, [], 0
         running = self._transfers.running
@@ -469,10 +469,10 @@ class Agent:
             messages = [*seen, *words, *said, *detail]
             self._flush_times.may_be_quiet(now_ns)
         else:
-            messages += [*detail, *seen, *words, *self._said(promised, behind_ns, even_quiet_ns)]
+            messages += [*detail, *seen, *words, *self._said(promised, behind_ns, held_ns)]
             self._in_full.note(promised)
-            if even_quiet_ns and behind_ns:
-                self._flush_times.may_be_even(now_ns)
+            if held_ns and behind_ns:
+                self._flush_times.has_promised_to_be_quiet(now_ns)
         messages += [*last_words, *map(outgoing, answers)]
         self._outbox.save(messages, msgspec.msgpack.encode(self._state()), now_ns)
         if self._outbox.is_saved:

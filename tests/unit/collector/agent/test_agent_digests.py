@@ -332,6 +332,23 @@ def test_a_job_that_begins_anew_is_told_as_soon_as_an_iteration_is_over() -> Non
     assert [times.is_due(now_ms * MS, tells_iterations=True) for now_ms in (61_500, 62_100)] == [False, True]
 
 
+def test_a_large_job_says_each_four_seconds_how_far_ranks_are_while_its_first_iterations_are_told_call_by_call(
+    tmp_path: Path,
+) -> None:
+    """Each promise says that it holds until the next one, so that nobody takes the host for a silent one."""
+    run = AgentRun(tmp_path, FROM)
+    for rank in (0, 1):
+        run.joined(rank)
+    run.step(3_000)
+    before = len(run.receiver.of(Progress))
+    for _ in range(40):
+        run.step(500)
+    assert len(run.receiver.of(Progress)) == before + 5
+    told = [event for message in run.receiver.messages for event in codec.decode(message)]
+    promises = [event for event in told if isinstance(event, Flush) and event.promises][-5:]
+    assert [one.heartbeat.quiet_ns for one in promises if one.heartbeat is not None] == [1_500 * MS] * 5
+
+
 def test_of_one_job_in_so_many_they_are_told_unasked_and_what_is_judged_is_the_same(tmp_path: Path) -> None:
     told = []
     for one_in in (0, 1):
