@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import chain
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ Int64Array = npt.NDArray[np.int64]
 NOT_OPEN = -1
 """In `open_seq`: the rank has no open call on this sequence."""
 
+_launched = attrgetter("launch_ns", "seq")
 _COLUMNS = ("rank", "sequence", "launched", "completed", "open_seq", "open_ns", "signature", "reported_ns")
 
 
@@ -180,7 +182,7 @@ class ProgressTable:
             return False  # no member: stage one refuses such progress
         communicator = progress.communicator
         open_calls = () if progress.closed else theirs.open
-        collectives = tuple(call for call in open_calls if call.direction == "none") if open_calls else ()
+        collectives = tuple([call for call in open_calls if call.direction == "none"]) if open_calls else ()
         has_moved = self._set(slot, theirs.last_launched, theirs.last_completed, collectives)
         known = self._paired.setdefault((communicator, theirs.rank), set())
         self._columns["reported_ns"][slot] = progress.time_ns
@@ -190,7 +192,9 @@ class ProgressTable:
         for pair in _pairs(theirs.pairs, open_calls):
             ends = (theirs.rank, pair.peer) if pair.direction == "send" else (pair.peer, theirs.rank)
             pair_slot = self._slot[self._pair_sequence(communicator, *ends), theirs.rank]
-            calls = open_calls and tuple(c for c in open_calls if (c.direction, c.peer) == (pair.direction, pair.peer))
+            calls = open_calls and tuple(
+                [c for c in open_calls if c.peer == pair.peer and c.direction == pair.direction]
+            )
             has_moved |= self._set(pair_slot, pair.last_launched, pair.last_completed, calls)
             reported.add(pair_slot)
         for forgotten in known - reported:  # a source that reports open calls alone: it has none there any more
@@ -202,7 +206,7 @@ class ProgressTable:
 
     def _set(self, slot: int, launched: int, completed: int, calls: tuple[OpenCall, ...]) -> bool:
         columns = self._columns
-        oldest = min(calls, key=lambda call: (call.launch_ns, call.seq)) if calls else None
+        oldest = min(calls, key=_launched) if calls else None
         seq, open_ns = (NOT_OPEN, 0) if oldest is None else (oldest.seq, oldest.launch_ns)
         # A call that is given up when its job is ended is not open any more, and nobody has moved.
         has_moved = bool(launched > columns["launched"][slot] or completed > columns["completed"][slot])

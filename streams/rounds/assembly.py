@@ -44,6 +44,8 @@ MAX_OPEN_CELLS = 1 << 22
 _LEAST_OPEN_ROUNDS = 64
 """However many ranks there are."""
 
+_NOBODY = np.zeros(0, np.int64)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClosedRounds:
@@ -178,10 +180,10 @@ class RoundGrid:
         return {} if extras is None else {name: getattr(extras, name)[lines] for name in _Extras.__slots__}
 
     def signatures_at(self, seq: int) -> Int64Array:
-        """What each rank called in a round that is open, shape `(n_ranks,)`; 0 where no row has come."""
+        """What each rank called in a round that is open, shape `(n_ranks,)`, 0 where no row has come; else nothing."""
         line = seq - (self._base or 0)
         if self._base is None or not 0 <= line < self._length or self._closed[line]:
-            return np.zeros(self.n_ranks, np.int64)
+            return _NOBODY
         signatures: Int64Array = self._signature[line]
         return signatures
 

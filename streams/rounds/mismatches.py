@@ -8,7 +8,7 @@ import numpy as np
 
 from pacehound.model.events import CallSignature, Progress, SignatureMismatch, Topology
 from streams.rounds.assembly import ClosedRounds, RoundGrid
-from streams.rounds.signatures import disagreement, signature_of, unpacked
+from streams.rounds.signatures import agree, disagreement, signature_of, unpacked
 
 MAX_REPORTED = 64
 """Once ranks are out of step every later round differs: the first ones are what matters."""
@@ -84,14 +84,13 @@ class MismatchWatch:
         found: list[SignatureMismatch] = []
         for seq in sorted({seq for theirs in progress.ranks for seq in self._open_seqs.get(theirs.rank, ())}):
             packed = collectives.signatures_at(seq)
-            gone = np.flatnonzero(packed)
+            gone = np.flatnonzero(packed).tolist()
             calls_at = self._open_calls[seq]
             # One of each is enough to see whether all agree: the others were compared when they came.
             first, _ = next(iter(calls_at.values()))
-            few = {rank: calls_at[rank][0] for rank in (p.rank for p in progress.ranks) if rank in calls_at}
-            if len(gone):
-                few[-1] = unpacked(int(packed[gone[0]]))
-            if disagreement({-2: first, **few}) is None:
+            few = [calls_at[theirs.rank][0] for theirs in progress.ranks if theirs.rank in calls_at]
+            few += [unpacked(int(packed[column])) for column in gone[:1]]
+            if all(one is first or agree(first, one) for one in few):
                 continue
             called = {self._members[column]: unpacked(int(packed[column])) for column in gone}
             called |= {rank: signature for rank, (signature, _) in calls_at.items()}

@@ -88,6 +88,7 @@ def _packed(op: Any, count: Any, dtype: Any, redop: Any, peer: Any) -> Int64Arra
     return numbers
 
 
+@lru_cache(KNOWN_SIGNATURES)
 def packed(signature: CallSignature) -> int:
     """The number of one signature.
 
@@ -180,7 +181,7 @@ def disagreement(signatures: Mapping[int, CallSignature]) -> Disagreement | None
     sides: dict[CallSignature, list[int]] = {}
     for rank in sorted(signatures):
         mine = signatures[rank]
-        twin = next((known for known in sides if _agree(known, mine)), None)
+        twin = next((known for known in sides if agree(known, mine)), None)
         sides.setdefault(mine if twin is None else twin, []).append(rank)
     if len(sides) < 2:
         return None
@@ -188,7 +189,12 @@ def disagreement(signatures: Mapping[int, CallSignature]) -> Disagreement | None
     return Disagreement(sides=tuple((signature, tuple(ranks)) for signature, ranks in ordered))
 
 
-def _agree(a: CallSignature, b: CallSignature) -> bool:
+def agree(a: CallSignature, b: CallSignature) -> bool:
+    """Whether two calls may meet in one round: fields that both know are equal.
+
+    >>> agree(CallSignature("all_reduce", 8), CallSignature("all_reduce", 8, "float32"))
+    True
+    """
     if "unknown" in (a.op, b.op):
         return True
     return (
