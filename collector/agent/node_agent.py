@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -21,7 +21,6 @@ from collector.agent.group_limits import GroupLimits
 from collector.agent.holding import Holder
 from collector.agent.host_processes import HostProcesses, KnownProcess
 from collector.agent.host_watch import HostWatch
-from collector.agent.host_words import HostWords
 from collector.agent.measuring import Measuring
 from collector.agent.obedience import Obedience, ObeyedOrders, Trusted
 from collector.agent.orders import HostNow, OrderBook
@@ -29,16 +28,9 @@ from collector.agent.outbox import Outbox, Outgoing
 from collector.agent.own_cost import OwnCost, resident_bytes
 from collector.agent.profiling import Profiling
 from collector.agent.run_folder import Ended, RunFolder
-from collector.agent.said_in_full import SaidInFull
-from collector.agent.saying import (
-    outgoing,
-    outgoing_at_once,
-    outgoing_iteration,
-    outgoing_vitals,
-    promised_ns,
-    shards_of,
-)
+from collector.agent.saying import outgoing
 from collector.agent.seen import Seen
+from collector.agent.speaker import Speaker
 from collector.agent.trainer_listener import TrainerListener
 from collector.agent.trainers import Trainers
 from collector.agent.unplaced_calls import UnnamedCalls
@@ -52,8 +44,7 @@ from collector.calls.pending_records import RingRecords
 from collector.calls.ring_set import Refused, RingSet
 from collector.calls.transfer_rates import TransferSampler
 from collector.host.processes import PROC
-from pacehound.model.events import AgentCost, CommandResult, HostEvidence, HostSample, HostVitals, Progress
-from pacehound.model.flushes import HostCall
+from pacehound.model.events import AgentCost, CommandResult, HostEvidence
 from pacehound.runtime.watched import Watched
 from pacehound.settings import AgentSettings, MessageForm, Settings
 
@@ -155,11 +146,6 @@ class Agent:
         self._flush_times = FlushTimes(settings.stream, guard_ns=GUARD_NS, unix_ns=self._job.clock.to_unix_ns(0))
         self.counts = AgentCounts()
         state = self._restored(settings.agent)
-        self._messages = state.messages
-        self._sharded_from_ranks = state.sharded_from_ranks
-        self._in_full = SaidInFull()
-        self._words = HostWords()
-        self._n_refused = 0  # of what was delivered
         # Workers that read calls apart know no digests.
         is_together = state.messages is MessageForm.TOGETHER
         self.assembler = CallAssembler(
@@ -170,6 +156,7 @@ class Agent:
             digests_from_ranks=settings.agent.digests_from_ranks if is_together else 0,
             tells_kept=is_one_of(self._job.job, settings.agent.calls_of_one_job_in),
         )
+        self._speaker = Speaker(self.assembler, state.messages, state.sharded_from_ranks)
         self.processes = HostProcesses(state.processes, state.closed_attempts, proc)
         self._host_watch = host_watch
         self._blindness = BlindWatch(proc)
@@ -428,25 +415,21 @@ class Agent:
             uses_representatives=self._cost.uses_representatives and not closed_why,
         )
         self._frames.retire(self.processes.gone())
-        messages, detail = self._said(settled), list[Outgoing]()
+        speaker = self._speaker
+        messages, detail = speaker.calls(settled), list[Outgoing]()
         if closed_why or self._outbox.held_bytes < _KEPT_WHILE_BYTES:
-            kept = self.assembler.kept(ended=bool(closed_why))
-            detail = outgoing_at_once(kept, self._shards(), is_detail=True)
+            detail = speaker.kept_calls(self.assembler.kept(ended=bool(closed_why)))
         # Before the sample that lets the host's time go on, so that nobody has to think of them as late.
         operations = operations_of(records_by_ring, job=self._job.job, host=self._job.host, clock=self._job.clock)
-        n_refused = self.delivery.counts.rejected_records + self.delivery.counts.refused_messages
-        if operations or n_refused != self._n_refused:
-            # Operations have times of their own, and what is refused may be the word behind which promises would speak.
-            self._words.forget_samples()
-        self._n_refused = n_refused
-        measured, self._measured = self._measured, []
-        seen = [*self._seen(measured), *map(outgoing, operations)]
+        if operations:
+            speaker.operations_are_told()
+        speaker.are_refused(self.delivery.counts.rejected_records + self.delivery.counts.refused_messages)
+        seen = [*self._seen(), *map(outgoing, operations)]
         coming_bytes = sum(len(message.payload) for message in [*messages, *detail, *seen]) + _PROGRESS_ROOM_BYTES
         gone = self._outbox.counts.gone
         dropped = self._outbox.make_room(coming_bytes)
         if self._outbox.counts.gone > gone:
-            self._in_full = SaidInFull()  # what heartbeats rely on may be among it
-            self._words.forget_samples()
+            speaker.are_gone()
         for communicator, lost in dropped.items():
             self.assembler.note_dropped(communicator, lost.calls, lost.reported)
             self._seen_so_far.lost_calls += lost.calls
@@ -461,19 +444,22 @@ class Agent:
             self._job.job, self._job.host, unix_ns, closed_why, unseen=unseen, claimed=claimed
         )
         answers, self._answers = self._answers, []
-        is_short = is_usual and self._in_full.says_all(settled, promised)
-        quiet_ns = self._flush_times.quiet_ns if is_short else 0
-        words, last_words, behind_ns = self._of_processes(samples, promised, quiet_ns)
-        if is_short:
-            said = outgoing_iteration(settled, promised, self._shards(), quiet_ns=quiet_ns, behind_ns=behind_ns)
-            messages = [*seen, *words, *said, *detail]
+        told = speaker.time_goes_on(
+            settled,
+            promised,
+            samples,
+            short_for_ns=self._flush_times.quiet_ns if is_usual else 0,
+            held_ns=held_ns,
+            speaks_of_processes=self._may_leave_out_samples,
+        )
+        if told.is_short:
+            messages = [*seen, *told.samples, *told.promises, *detail]
             self._flush_times.may_be_quiet(now_ns)
         else:
-            messages += [*detail, *seen, *words, *self._said(promised, behind_ns, held_ns)]
-            self._in_full.note(promised)
-            if held_ns and behind_ns:
+            messages += [*detail, *seen, *told.samples, *told.promises]
+            if held_ns and told.speaks_of_processes:
                 self._flush_times.has_promised_to_be_quiet(now_ns)
-        messages += [*last_words, *map(outgoing, answers)]
+        messages += [*told.last_samples, *map(outgoing, answers)]
         self._outbox.save(messages, msgspec.msgpack.encode(self._state()), now_ns)
         if self._outbox.is_saved:
             self._rings.remove_finished()
@@ -484,61 +470,27 @@ class Agent:
         if self._host_watch is not None and not closed_why:
             self._host_watch.consider(promised, self.processes.alive(), now_ns, unix_ns)
 
-    def _of_processes(
-        self, samples: Sequence[HostSample], promised: Sequence[Progress], quiet_ns: int
-    ) -> tuple[list[Outgoing], list[Outgoing], dict[int, int]]:
-        """What is said of processes beside promises that hold for `quiet_ns`.
+    @property
+    def _may_leave_out_samples(self) -> bool:
+        """Promises may speak for processes.
 
         While the receiver is away all is said: it may take the host for a silent one, of which a sample says that it is
         back. So it is while somebody looks: what he has seen is of a time that could have been promised by then.
-
-        Returns
-        -------
-        Samples that are said, before promises; samples that say that the job has ended here, behind everything else;
-        and the attempts whose processes promises speak for, each with the word behind which they do.
-
         """
         is_looking = self._host_watch is not None and self._host_watch.is_looking
-        speaks = self._messages is MessageForm.TOGETHER and not self.delivery.receiver_said and not is_looking
-        until_ns = promised_ns(promised) if speaks else {}
-        in_short = [sample for sample in samples if sample.attempt in until_ns and not sample.closed]
-        said = self._words.changed(in_short, quiet_ns)
-        said += self._words.in_full(sample for sample in samples if sample not in in_short)
-        words, last_words = ([outgoing(one) for one in said if one.closed == is_last] for is_last in (False, True))
-        return words, last_words, {one.attempt: self._words.last_ns(one.attempt) for one in in_short}
+        return not self.delivery.receiver_said and not is_looking
 
-    def _said(
-        self, events: Sequence[HostCall], behind_ns: Mapping[int, int] | None = None, quiet_ns: int = 0
-    ) -> list[Outgoing]:
-        if self._messages is MessageForm.APART:
-            return [outgoing(event) for event in events]
-        return outgoing_at_once(events, self._shards(), behind_ns, quiet_ns=quiet_ns)
-
-    def _shards(self) -> dict[str, int]:
-        return shards_of(self.assembler.communicators, self._sharded_from_ranks)
-
-    def _seen(self, measured: Sequence[HostEvidence]) -> list[Outgoing]:
+    def _seen(self) -> list[Outgoing]:
         """What was seen and measured besides calls; what cannot be said must not take the calls with it."""
-        messages = []
+        measured, self._measured = self._measured, []
         found = [*(self._host_watch.seen() if self._host_watch is not None else ()), *measured]
+        messages = []
         for event in sorted(found, key=lambda event: event.time_ns):
             try:
-                messages.append(self._on_its_way(event))
+                messages.append(self._speaker.seen(event, self._own()))
             except ValueError as error:
                 self._warn_once(f"{type(event).__name__} cannot be said: {error}")
-                continue
-            self._words.seen(event)
         return messages
-
-    def _on_its_way(self, event: HostVitals | HostEvidence) -> Outgoing:
-        """Hosts of a large job, which say little else, tell what their hardware is like beside their iterations."""
-        if not isinstance(event, HostVitals):
-            return outgoing(event)
-        vitals = replace(event, agent=self._own())
-        if not self.assembler.tells_iterations or self._messages is MessageForm.APART:
-            return outgoing(vitals)
-        worlds = [one.id for one in self.assembler.communicators if one.is_world and one.attempt == event.attempt]
-        return outgoing_vitals(vitals, self._shards()[worlds[0]]) if worlds else outgoing(vitals)
 
     def _own(self) -> AgentCost:
         return AgentCost(
@@ -560,8 +512,8 @@ class Agent:
             unnamed_calls=self._unnamed.told,
             obeyed=self._orders.obedience.state if self._orders is not None else ObeyedOrders(),
             groups=self._groups,
-            messages=self._messages,
-            sharded_from_ranks=self._sharded_from_ranks,
+            messages=self._speaker.form,
+            sharded_from_ranks=self._speaker.sharded_from_ranks,
             seen=self._seen_so_far,
             has_closed=self.has_closed,
         )
