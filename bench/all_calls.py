@@ -14,9 +14,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from bench.rig.flushes import flushed_every, messages_of, together
+from bench.rig.flushes import flushed_by_agents, messages_of, together
 from bench.rig.large_job_load import Due
 from bench.rig.own_pace import watched
+from bench.rig.vitals import with_vitals
 from pacehound.model.topology import Layout
 from pacehound.runtime.feed import due_ns
 from simulator.faults import SlowCompute
@@ -68,7 +69,7 @@ def followed(ranks: int, seconds: int = SECONDS) -> list[dict[str, Any]]:
 
 def _messages(spec: JobSpec) -> Iterator[Due]:
     """As the agents of its hosts send them, each when all that it tells of has ended."""
-    events = together(flushed_every(simulate(spec).events(), 1))
+    events = together(flushed_by_agents(with_vitals(simulate(spec).events())))
     for at_once, messages in messages_of(events):
         sent_ns = max(map(due_ns, at_once)) - spec.start_unix_ns
         for topic, key, value in messages:

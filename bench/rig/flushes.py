@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import groupby
 
 import pyarrow as pa
 
+from collector.agent.flush_times import FlushTimes
 from collector.agent.host_words import HostWords
 from collector.agent.saying import in_one, promised_ns, with_processes
 from pacehound.bus.kafka_sender import joined
 from pacehound.model import codec
 from pacehound.model.calls import CALL_SCHEMA, CallBatch
-from pacehound.model.events import HostEvidence, HostSample, HostVitals, Markers, Progress, Topology
+from pacehound.model.events import OPTIMIZER_STEP, HostEvidence, HostSample, HostVitals, Markers, Progress, Topology
 from pacehound.model.flushes import Flush, flushes_of
 from pacehound.model.routing import Event, route
 from pacehound.model.shards import shard_of
 from pacehound.model.topics import CALLS, Topic
+from pacehound.settings import StreamSettings
 
 
 def flushed_every(events: Iterable[Event], flush_s: int) -> Iterator[Event]:
@@ -25,28 +28,81 @@ def flushed_every(events: Iterable[Event], flush_s: int) -> Iterator[Event]:
 
     Within a stream every event keeps its place; streams keep no order among each other, as on Kafka.
     """
-    waiting: dict[tuple[str, str], list[Event]] = {}
     since_ns: dict[tuple[str, str], int] = {}
-    cuts: dict[tuple[str, str], int] = {}
+
+    def is_due(promise: Progress) -> bool:
+        stream = (promise.communicator, promise.host)
+        begun_ns = since_ns.setdefault(stream, promise.time_ns)
+        if not promise.closed and promise.time_ns - begun_ns < (flush_s - 1) * 1_000_000_000:
+            return False
+        del since_ns[stream]
+        return True
+
     said: dict[str, HostSample] = {}
-    for event in events:
+    for event in _flushed(events, is_due):
         if isinstance(event, HostSample):
             if _says_the_same(event, said.get(event.host), flush_s):
                 continue
             said[event.host] = event
+        yield event
+
+
+def flushed_by_agents(events: Iterable[Event], flush_s: float = 1.0) -> Iterator[Event]:
+    """As agents do that tell call by call: every `flush_s`, and seldomer while short iterations take what they took."""
+    agents: dict[str, _FlushingAgent] = defaultdict(_FlushingAgent)
+
+    def noted() -> Iterator[Event]:
+        for event in events:
+            if isinstance(event, Markers):
+                agents[event.host].note(event)
+            yield event
+
+    return _flushed(noted(), lambda promise: promise.closed or agents[promise.host].is_due(promise.time_ns, flush_s))
+
+
+class _FlushingAgent:
+    """When the agent of one host flushes: at one moment all that it has, or nothing."""
+
+    def __init__(self) -> None:
+        # Simulated promises say themselves how far behind the clock they are.
+        self._times = FlushTimes(StreamSettings(), guard_ns=0, unix_ns=0)
+        self._steps: Counter[int] = Counter()
+        self._ended_ns = 0
+        self._at_ns, self._is_due = -1, False
+
+    def note(self, markers: Markers) -> None:
+        said = zip(markers.ranks, markers.names, markers.times_ns, strict=True)
+        ended = [(rank, time_ns) for rank, name, time_ns in said if name == OPTIMIZER_STEP]
+        self._steps.update(rank for rank, _ in ended)
+        self._ended_ns = max([self._ended_ns, *(time_ns for _, time_ns in ended)])
+
+    def is_due(self, now_ns: int, flush_s: float) -> bool:
+        if now_ns == self._at_ns:
+            return self._is_due
+        self._at_ns = now_ns
+        self._times.note_iterations(min(self._steps.values(), default=0), now_ns, self._ended_ns)
+        self._is_due = self._times.is_due(now_ns, tells_iterations=False)
+        if self._is_due:
+            is_held = self._times.quiet_behind_promises_ns(now_ns, tells_iterations=False) > 0
+            self._times.flushed(now_ns, flush_s)
+            if is_held:
+                self._times.has_promised_to_be_quiet(now_ns)
+        return self._is_due
+
+
+def _flushed(events: Iterable[Event], is_due: Callable[[Progress], bool]) -> Iterator[Event]:
+    """What stands before a promise that is due: of each stream and host one batch, and that promise alone."""
+    waiting: dict[tuple[str, str], list[Event]] = {}
+    cuts: dict[tuple[str, str], int] = {}
+    for event in events:
         topic, key = route(event)
         # There is nothing that a heartbeat could be joined to, and no promise speaks of samples of hosts.
         if isinstance(event, Flush) or topic is not CALLS:
             yield event
             continue
-        host = getattr(event, "host", "")
-        stream = (key, host)
+        stream = (key, getattr(event, "host", ""))
         waiting.setdefault(stream, []).append(event)
-        if not isinstance(event, Progress):
-            continue
-        begun_ns = since_ns.setdefault(stream, event.time_ns)
-        if event.closed or event.time_ns - begun_ns >= (flush_s - 1) * 1_000_000_000:
-            del since_ns[stream]
+        if isinstance(event, Progress) and is_due(event):
             yield from _merged(waiting.pop(stream), stream, cuts)
     for stream, left in waiting.items():
         yield from _merged(left, stream, cuts)

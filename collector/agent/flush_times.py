@@ -112,17 +112,23 @@ class FlushTimes:
         self._n_told = 0
         self._n_over = 0
         self._told_from_ns = 0  # when the first one that is not told is to be told
-        self._last_over_ns = 0
+        self._ended_ns = 0  # when the last one has
+        self._last_over_ns = 0  # when that was seen
         self._was_overdue = False  # when was flushed, and it has not been told since that it has ended
         self._lasted_ns: deque[int] = deque(maxlen=USUAL_OF)
 
-    def note_iterations(self, n_over: int, now_ns: int) -> None:
-        """So many iterations have ended on all ranks of this host by now; fewer than before: of another attempt."""
+    def note_iterations(self, n_over: int, now_ns: int, ended_ns: int | None = None) -> None:
+        """So many iterations have ended on all ranks of this host by now; fewer than before: of another attempt.
+
+        `ended_ns` is when the last one has, where that is known: in one look two of them may be over, and in the next
+        one three, though all take what they took.
+        """
+        ended_ns = now_ns if ended_ns is None else ended_ns
         if n_over < self._n_over:
             self._n_told = n_over
             self._lasted_ns.clear()
         if n_over > self._n_over:
-            lasted_ns = (now_ns - self._last_over_ns) // (n_over - self._n_over) if self._n_over > 0 else 0
+            lasted_ns = (ended_ns - self._ended_ns) // (n_over - self._n_over) if self._n_over > 0 else 0
             if self._n_over == self._n_told:
                 promised_ns = now_ns + SPREAD_NS
                 if not is_long(lasted_ns, self._tick_ns):
@@ -130,7 +136,7 @@ class FlushTimes:
                 self._told_from_ns = promised_ns + self._guard_ns
             if self._n_over > 0:
                 self._lasted_ns.append(lasted_ns)
-            self._last_over_ns = now_ns
+            self._ended_ns, self._last_over_ns = ended_ns, now_ns
         self._n_over = n_over
 
     def is_due(self, now_ns: int, *, tells_iterations: bool) -> bool:

@@ -249,7 +249,8 @@ class Agent:
         self._settle(now_ns, promise_ns=promise_ns, closed_why="", is_usual=is_usual, held_ns=held_ns)
 
     def _is_due(self, now_ns: int) -> bool:
-        self._flush_times.note_iterations(self._seen_so_far.ended_iterations, now_ns)
+        n_ended, ended_ns = self._seen_so_far.ended_iterations
+        self._flush_times.note_iterations(n_ended, now_ns, ended_ns)
         return self._flush_times.is_due(now_ns, tells_iterations=self.assembler.tells_iterations)
 
     def close(self, now_ns: int, why: str) -> None:

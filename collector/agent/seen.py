@@ -19,6 +19,8 @@ class Seen(msgspec.Struct, kw_only=True):
     lost_calls: int = 0
     steps: dict[str, int] = {}
     """Optimizer steps by `ATTEMPT.RANK`, of each that made a call."""
+    step_ns: dict[str, int] = {}
+    """By the same, when the last of them was."""
 
     def take(self, header: RingHeader, records: rings.Records, lost: int) -> None:
         """These were read from a ring, and so many were not there any more."""
@@ -28,11 +30,14 @@ class Seen(msgspec.Struct, kw_only=True):
         calls = records.view(rings.CALL)
         launches = int(np.count_nonzero(calls["kind"] == rings.LAUNCH))
         markers = records[calls["kind"] == rings.MARKER].view(rings.MARKER_BODY)
-        steps = int(np.count_nonzero((markers["marker"] == _OPTIMIZER_STEP) & (markers["ordinal"] == 0)))
+        ended = markers[(markers["marker"] == _OPTIMIZER_STEP) & (markers["ordinal"] == 0)]
+        steps = len(ended)
         self.calls += launches
         if launches or steps:
             key = f"{header.attempt}.{int(calls['rank'][-1])}"
             self.steps[key] = self.steps.get(key, 0) + steps
+            if steps:
+                self.step_ns[key] = int(ended["time_ns"][-1])
 
     @property
     def ranks(self) -> int:
@@ -40,10 +45,13 @@ class Seen(msgspec.Struct, kw_only=True):
         return len({key.partition(".")[2] for key in self.steps})
 
     @property
-    def ended_iterations(self) -> int:
-        """Steps of the rank that made fewest, of the latest attempt: so many iterations have ended here."""
+    def ended_iterations(self) -> tuple[int, int]:
+        """Steps of the rank that made fewest, of the latest attempt, and when: so many iterations have ended here."""
         latest = max((int(key.partition(".")[0]) for key in self.steps), default=0)
-        return min((steps for key, steps in self.steps.items() if key.startswith(f"{latest}.")), default=0)
+        of_latest = {key: steps for key, steps in self.steps.items() if key.startswith(f"{latest}.")}
+        n_ended = min(of_latest.values(), default=0)
+        ends_ns = [self.step_ns.get(key, 0) for key, steps in of_latest.items() if steps == n_ended]
+        return n_ended, max(ends_ns, default=0)
 
     @property
     def iterations(self) -> int:

@@ -97,6 +97,19 @@ def test_short_iterations_that_take_what_they_took_are_told_of_in_every_fourth_s
     assert quiet_ns_of_the_last_promise(run) == 0
 
 
+def test_iterations_of_which_two_or_three_end_between_two_looks_take_what_they_took(tmp_path: Path) -> None:
+    """They are timed by when they ended: of 400 ms each, two are over in one second and three in the next."""
+    run = AgentRun(tmp_path)
+    ring = run.joined(0)
+    ended_ns, flushes = run.now_ns, []
+    for _ in range(20):
+        while ended_ns + 400 * MS < run.now_ns:
+            ended_ns += 400 * MS
+            ring.marker(next(STEPS), ended_ns)
+        flushes += seconds_with_a_flush(run, ring, [0])
+    assert flushes[-8:].count(True) == 2
+
+
 def test_who_cannot_say_that_he_may_be_quiet_is_not_for_longer_than_half_of_what_is_late(tmp_path: Path) -> None:
     run = AgentRun(tmp_path, "agent.messages=apart")
     ring = run.joined(0)
