@@ -127,6 +127,7 @@ class FlushTimes:
         if n_over < self._n_over:
             self._n_told = n_over
             self._lasted_ns.clear()
+            self._ended_ns, self._last_over_ns = ended_ns, now_ns
         if n_over > self._n_over:
             lasted_ns = (ended_ns - self._ended_ns) // (n_over - self._n_over) if self._n_over > 0 else 0
             if self._n_over == self._n_told:

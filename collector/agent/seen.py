@@ -45,13 +45,17 @@ class Seen(msgspec.Struct, kw_only=True):
         return len({key.partition(".")[2] for key in self.steps})
 
     @property
-    def ended_iterations(self) -> tuple[int, int]:
-        """Steps of the rank that made fewest, of the latest attempt, and when: so many iterations have ended here."""
+    def ended_iterations(self) -> tuple[int, int | None]:
+        """How many iterations have ended here: the steps of the rank that made fewest, of the latest attempt.
+
+        And when that one has made its last; `None` where that is not known (by an agent that goes on from one that did
+        not note it).
+        """
         latest = max((int(key.partition(".")[0]) for key in self.steps), default=0)
         of_latest = {key: steps for key, steps in self.steps.items() if key.startswith(f"{latest}.")}
         n_ended = min(of_latest.values(), default=0)
-        ends_ns = [self.step_ns.get(key, 0) for key, steps in of_latest.items() if steps == n_ended]
-        return n_ended, max(ends_ns, default=0)
+        ends_ns = [self.step_ns.get(key) for key, steps in of_latest.items() if steps == n_ended]
+        return n_ended, max((end_ns for end_ns in ends_ns if end_ns is not None), default=None)
 
     @property
     def iterations(self) -> int:
