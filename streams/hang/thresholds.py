@@ -16,7 +16,7 @@ hosts speak once a second, so that every host has spoken since)."""
 
 CURRENT_NS = 10_000_000_000
 """A report so old does not say where a rank stands now (derived: where anything takes long hosts say it each 2.5 s at
-least, and those that are silent for five are asked about nothing)."""
+least, and each four while no iteration is known; those that are silent for five are asked about nothing)."""
 
 MISMATCH_MATTERS_NS = 60_000_000_000
 """Calls that did not match so long before somebody left, and did no harm since, did not make it leave (chosen)."""
