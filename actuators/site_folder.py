@@ -26,6 +26,7 @@ from actuators.acting.site import Ran, Seen
 from actuators.run_once import BEGUN, COMMAND, ENDED, LOCK, SAID, write_durably
 from actuators.thresholds import COMMAND_WITHIN_S, RECORDS_KEPT_S
 from pacehound.model.events import Decision
+from pacehound.model.evidence import read_json
 from pacehound.runtime.locked_folder import private_folder
 
 logger = logging.getLogger(__name__)
@@ -70,7 +71,7 @@ class SiteFolder:
         found: list[tuple[Decision, Path]] = []
         for path in sorted((self._folder / "records").glob("[0-9a-f]*")):
             try:
-                found.append((msgspec.json.decode(path.read_bytes(), type=Decision), path))
+                found.append((read_json(path.read_bytes(), Decision), path))
             except (msgspec.DecodeError, OSError) as error:
                 logger.warning("what was written down of a restart cannot be read: %s: %s", path, error)
         old_ns = time.time_ns() - round(RECORDS_KEPT_S * 1e9)

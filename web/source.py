@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-import msgspec
 import pyarrow as pa
 
 from pacehound.clock import Clock, SystemClock
@@ -69,7 +68,7 @@ class Source:
 
     def decisions(self, incident: str) -> list[Decision]:
         """What was decided about it, in order."""
-        return [msgspec.json.decode(row["event"], type=Decision) for row in self.rows("decisions", incident=incident)]
+        return [read_json(row["event"], Decision) for row in self.rows("decisions", incident=incident)]
 
 
 def _incident(row: Mapping[str, Any]) -> Incident:

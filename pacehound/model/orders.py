@@ -13,6 +13,7 @@ from typing import Literal
 import msgspec
 
 from pacehound.errors import MalformedMessage
+from pacehound.model.json_decoders import decoder_of
 from pacehound.model.json_documents import UNREADABLE_JSON
 
 LONGEST_LIFE_NS = 60_000_000_000
@@ -331,7 +332,7 @@ def read_order(body: bytes) -> Order:
 
     """
     try:
-        order = msgspec.json.decode(body, type=Order)
+        order: Order = decoder_of(Order).decode(body)
     except UNREADABLE_JSON as error:
         raise MalformedMessage(f"no order: {error}") from error
     if wrong := _wrong(order):

@@ -6,7 +6,7 @@ before evidence had kinds. Its words are kept (`OnlyWords`), so that an upgrade 
 
 from __future__ import annotations
 
-from functools import reduce
+from functools import cache, reduce
 from operator import or_
 from typing import Any, TypeVar
 
@@ -14,6 +14,7 @@ import msgspec
 
 from pacehound.model.evidence import computing, leaving, levels, life, machines, straggling, transfers, waiting
 from pacehound.model.evidence.piece import Evidence, OfRanks, OnlyWords, Piece
+from pacehound.model.json_decoders import decoder_of
 
 _FAMILIES = (levels, computing, transfers, machines, waiting, leaving, straggling, life)
 
@@ -43,7 +44,14 @@ def read_json(content: bytes | str, kind: type[_Read]) -> _Read:
     >>> [type(piece).__name__ for piece in read]
     ['OnlyWords', 'Episode']
     """
-    return msgspec.json.decode(content, type=kind, dec_hook=_piece)
+    read: _Read = decoder_of(kind, _piece).decode(content)
+    return read
+
+
+@cache
+def _look_at_kinds() -> None:
+    """`convert` would do it in any number of threads at once."""
+    decoder_of(_ANY_KIND)
 
 
 def _piece(kind: type, read: Any) -> Evidence:
@@ -51,6 +59,7 @@ def _piece(kind: type, read: Any) -> Evidence:
         raise NotImplementedError(f"no reader for {kind}")
     if isinstance(read, str):
         return OnlyWords(words=read)
+    _look_at_kinds()
     try:
         piece: Evidence = msgspec.convert(read, _ANY_KIND)
     except (msgspec.ValidationError, ArithmeticError, LookupError):
