@@ -174,10 +174,8 @@ class _Host:
             now_ns += STEP_NS
             times.note_iterations(int(np.searchsorted(over_ns, now_ns, side="right")), now_ns)
             if times.is_due(now_ns, tells_iterations=True):
-                is_usual, held_ns = (
-                    times.is_usual(now_ns),
-                    times.quiet_behind_promises_ns(now_ns, tells_iterations=True),
-                )
+                is_usual = times.is_usual(now_ns)
+                held_ns = times.quiet_behind_promises_ns(now_ns, tells_iterations=True)
                 times.flushed(now_ns, 1.0)
                 yield from self._flush(now_ns, times, is_usual=is_usual, held_ns=held_ns)
         yield from self._flush(now_ns, times, is_last=True)

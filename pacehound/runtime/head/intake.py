@@ -203,8 +203,12 @@ class Intake:
         """
         with self._lock:
             self._make_sure_of_room(len(command.order))
-            self._publish(command)
+            self.put(command)
         self._mailbox.put(command, self._clock.now_ns())
+
+    def put(self, event: Event) -> None:
+        """What this process says itself, as it is."""
+        self._bus.publish(*route(event), codec.encode(event), (event,))
 
     def attempt_for(self, question: Question, stored: int | None) -> int:
         """Which attempt of its job a run is that begins now; `stored` is the highest that the store knows."""
@@ -215,9 +219,6 @@ class Intake:
         if self._bus.held_bytes + n_bytes > self._max_bytes:
             self._telemetry.add(BUS_FULL)
             raise BusFull(f"{self._bus.held_bytes} bytes wait to be processed; send this again later")
-
-    def _publish(self, event: Event) -> None:
-        self._bus.publish(*route(event), codec.encode(event), (event,))
 
     def _admit(self, event: Event, value: bytes, *, is_decoded: bool = False) -> None:
         """Put an event on the bus; what was decoded on arrival is not decoded again by those who read it there."""
@@ -280,7 +281,7 @@ class Intake:
     def _set_aside(self, letter: DeadLetter) -> None:
         """It came over the network and stands nowhere: a number of ours is its place."""
         self._dead_letters += 1
-        self._publish(replace(letter, offset=self._dead_letters))
+        self.put(replace(letter, offset=self._dead_letters))
 
 
 def why(error: Exception | None) -> str:

@@ -28,7 +28,7 @@ from pacehound.model.events import (
     Topology,
 )
 from pacehound.model.flushes import Flush
-from pacehound.model.routing import Event, route
+from pacehound.model.routing import Event
 from pacehound.model.topics import Topic
 from pacehound.runtime.event_loop import Worker
 from pacehound.runtime.head.attempts import AttemptsFile, Question
@@ -391,9 +391,6 @@ class Head:
         if self._late is not None:
             self._late.hurry()
 
-    def _publish(self, event: Event) -> None:
-        self.bus.publish(*route(event), codec.encode(event), (event,))
-
     def _begin_to_tell_history(self, job: str, attempt: int) -> None:
         if not self._is_stopping:
             self._reading.submit(self._tell_history, job, attempt)
@@ -406,7 +403,7 @@ class Head:
             usual = tuple(self.parts.store.usual_rounds())
             if (runs or usual) and not self._is_stopping:
                 now_ns = self._clock.now_ns()
-                self._publish(JobHistory(job=job, attempt=attempt, time_ns=now_ns, runs=runs, usual=usual))
+                self._intake.put(JobHistory(job=job, attempt=attempt, time_ns=now_ns, runs=runs, usual=usual))
         except PacehoundError as error:
             logger.warning("%s is watched without what the store knows of earlier runs: %s", job, error)
         except Exception:
@@ -435,7 +432,7 @@ class Head:
         gone = [incident for incident in still_open if incident.id not in goes_on]
         for incident in interrupted(gone, self._clock.now_ns()):
             self.telemetry.add(INCIDENTS_INTERRUPTED)
-            self._publish(incident)
+            self._intake.put(incident)
 
 
 def _is_stored_alone(event: Event) -> bool:
