@@ -11,10 +11,10 @@ import pytest
 
 from bench.rig import realjob
 from pacehound.bus.recording import Recording
-from pacehound.model.events import Incident
+from pacehound.model import codec
+from pacehound.model.events import Finding, Incident
 from pacehound.settings import Settings
 from streams.pipeline import Pipeline
-from tests.fakes.said import said_in
 from tests.native import stub_jobs
 
 pytestmark = [
@@ -24,7 +24,8 @@ pytestmark = [
     pytest.mark.usefixtures("made_store"),
 ]
 
-RANKS, SLOW, AGAIN = 4, 120, 100
+RANKS, SLOW, AGAIN = 4, 180, 100
+"""Slow for longer than the five seconds between two readings of the processors: nobody is woken before one was seen."""
 
 LAUNCHER = """
 import os, subprocess, sys
@@ -76,12 +77,15 @@ def check(findings: list[dict[str, Any]], neighbours: realjob.Neighbours) -> Non
 def test_what_a_slow_job_tells_through_the_shim_is_an_incident(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Replayed with a head that believes in a recurring period at once, not after half a minute."""
     neighbours = realjob.Neighbours()
-    _, recording = run_job(tmp_path, 180)
+    _, recording = run_job(tmp_path, 280)
     monkeypatch.setattr("streams.job.iterations.UNMARKED_PATIENCE_NS", 0)
-    pipeline, latest = Pipeline(Settings()), {}
-    for message in Recording(recording):
-        for event in said_in(message.value):
-            latest |= {out.id: out for out in pipeline.on_event(event) if isinstance(out, Incident)}
+    pipeline = Pipeline(Settings())
+    said = [
+        out for one in Recording(recording) for event in codec.decode(one.value) for out in pipeline.on_event(event)
+    ]
+    latest = {out.id: out for out in said if isinstance(out, Incident)}
+    with realjob.unless_disturbed(neighbours.disturbance):
+        assert latest, [out for out in said if isinstance(out, Finding)]
     check([finding for incident in latest.values() for finding in map(asdict, incident.findings)], neighbours)
 
 
