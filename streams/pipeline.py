@@ -18,7 +18,7 @@ from pacehound.model.rounds import Rounds
 from pacehound.model.routing import Event, host_stream, route
 from pacehound.settings import Settings
 from streams.job.stage_two import StageTwo
-from streams.rounds.shard import hear_flush
+from streams.rounds.shard import conclude_flush
 from streams.rounds.stage_one import OpenStream, StageOne, StageTwoInput
 from streams.slow.base_times import base_times
 from streams.snapshots.codec import MalformedState, StateCodec
@@ -93,7 +93,7 @@ class Pipeline:
                 return stages[communicator]
 
             try:
-                return hear_flush(event, stage_of)
+                return conclude_flush(event, stage_of)
             finally:
                 self._touched |= {_KEY + communicator for communicator in stages}
                 self._keys |= {name: stage for name, stage in stages.items() if stage.communicator is not None}

@@ -193,8 +193,8 @@ class RoundGrid:
 
     def add(
         self, rows: CallRows, chosen: slice | Int64Array, *, is_pair: bool = False, has_transfers: bool = False
-    ) -> None:
-        """Put rows into the grid.
+    ) -> bool:
+        """Put rows into the grid, unless rounds stand in their way that may be complete (`close_complete`).
 
         Parameters
         ----------
@@ -205,6 +205,11 @@ class RoundGrid:
         has_transfers
             Rates and algorithms of these rows are to be kept.
 
+        Returns
+        -------
+        bool
+            Whether they were put.
+
         Raises
         ------
         InvalidEvent
@@ -213,7 +218,7 @@ class RoundGrid:
         """
         some = some_in_c(chosen)
         if some.n == 0:
-            return
+            return True
         low, high = span_of(some, rows.in_c)
         if self._base is None:
             # Rounds complete out of order, so the first rows seen need not be those of the first round.
@@ -225,6 +230,8 @@ class RoundGrid:
                 "cannot be open"
             )
         if high - self._base >= self._most_open:
+            if self._has_new_rows:
+                return False
             self.begin_anew(low)
         base = self._base
         self._reserve(high - base + 1)
@@ -236,6 +243,7 @@ class RoundGrid:
         self.late_rows += n_late
         self.duplicate_rows += n_twice
         self._has_new_rows = True
+        return True
 
     def begin_anew(self, seq: int) -> None:
         """Rounds go on at `seq`, and what lies before it is given up: nobody told of what lies between."""

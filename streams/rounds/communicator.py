@@ -149,6 +149,7 @@ class CommunicatorOperator:
         self._of_calls = Grids(self._collectives, self._pairs, set())
         self._open_hosts: tuple[str, ...] | None = None  # nothing: one has come, closed or opened since
         self._has_new_rows = False  # since rounds were looked at
+        self._may_rise = False  # the watermark, by what was promised since then
         self._mismatches = MismatchWatch(topology)
         self.counts: dict[str, int] = {}
         self._iterations = (
@@ -167,7 +168,7 @@ class CommunicatorOperator:
         """Without what follows from the members; of hosts what cannot be told from the rest of them."""
         derived = (
             *("_column", "_order", "_ascending", "_members_in_c", "_lowest", "_of_calls", "_open_hosts"),
-            "_has_new_rows",
+            *("_has_new_rows", "_may_rise"),
         )
         state = {name: value for name, value in self.__dict__.items() if name not in derived}
         state["_hosts"] = {name: HostState.of(host) for name, host in self._hosts.items()}
@@ -179,7 +180,7 @@ class CommunicatorOperator:
         self._hosts = {name: written.host() for name, written in state["_hosts"].items()}
         self._place_members()
         self._lowest, self._of_calls = None, Grids(self._collectives, self._pairs, set(self._pairs))
-        self._open_hosts, self._has_new_rows = None, True
+        self._open_hosts, self._has_new_rows, self._may_rise = None, True, True
         for ranks, _, grid in self._of_calls.of(self.members):
             if grid.n_ranks != len(ranks):
                 raise ValueError(f"communicator {self.communicator}: {len(ranks)} ranks have a grid of {grid.n_ranks}")
@@ -190,6 +191,10 @@ class CommunicatorOperator:
         if self._open_hosts is None:
             self._open_hosts = tuple(name for name, host in self._hosts.items() if not host.closed)
         return self._open_hosts
+
+    def knows(self, host: str) -> bool:
+        """Whether a host has announced itself."""
+        return host in self._hosts
 
     @property
     def is_complete(self) -> bool:
@@ -248,8 +253,7 @@ class CommunicatorOperator:
             self._table.put(digests_of_calls(rows, where), places)
             return []
         self._sees, self._source = sees, source
-        self._add(rows, where, found.n_pairs, self._of_calls, has_transfers=rows.has_transfers(where))
-        return []
+        return self._add(rows, where, has_pairs=found.n_pairs > 0)
 
     def places_of_digests(
         self, rows: CallRows, where: slice, host: str, sees: Sees, source: str
@@ -290,18 +294,34 @@ class CommunicatorOperator:
                 lines[row], cells[row] = line, first + (not is_sender)
         return lines, cells
 
-    def _add(self, rows: CallRows, where: slice, n_pairs: int, to: Grids, *, has_transfers: bool) -> None:
-        if n_pairs == 0:
-            to.collectives.add(rows, where, has_transfers=has_transfers)
-            return
+    def _add(self, rows: CallRows, where: slice, *, has_pairs: bool) -> list[StageOneEvent]:
+        has_transfers = rows.has_transfers(where)
+        if not has_pairs:
+            return self._put(self._collectives, rows, where, has_transfers=has_transfers)
         collectives, pairs = parted(rows.in_c, where)
-        to.collectives.add(rows, collectives, has_transfers=has_transfers)
+        events = self._put(self._collectives, rows, collectives, has_transfers=has_transfers)
         for pair, chosen in pairs:
-            grid = to.pairs.get(pair)
+            grid = self._pairs.get(pair)
             if grid is None:
-                grid = to.pairs[pair] = RoundGrid(2)
-            to.fresh.add(pair)
-            grid.add(rows, chosen, is_pair=True, has_transfers=has_transfers)
+                grid = self._pairs[pair] = RoundGrid(2)
+            events += self._put(grid, rows, chosen, is_pair=True, has_transfers=has_transfers)
+            self._of_calls.fresh.add(pair)
+        return events
+
+    def _put(
+        self,
+        grid: RoundGrid,
+        rows: CallRows,
+        chosen: slice | Int64Array,
+        *,
+        is_pair: bool = False,
+        has_transfers: bool,
+    ) -> list[StageOneEvent]:
+        if grid.add(rows, chosen, is_pair=is_pair, has_transfers=has_transfers):
+            return []
+        events = self._advance(may_rise=self._may_rise)
+        grid.add(rows, chosen, is_pair=is_pair, has_transfers=has_transfers)
+        return events
 
     def _outsiders(self, rows: CallRows, where: slice) -> InvalidEvent:
         """Of ranks, else of peers, which are no members."""
@@ -331,6 +351,10 @@ class CommunicatorOperator:
 
     def on_progress(self, progress: Progress) -> list[StageOneEvent]:
         """A host promises that all its rows up to a time have been sent: rounds may close."""
+        return [*self.on_promise(progress), *self.advance()]
+
+    def on_promise(self, progress: Progress) -> list[StageOneEvent]:
+        """The same promise; which rounds close is found out when somebody asks (`advance`)."""
         host = self._hosts.get(progress.host)
         if host is None:
             raise InvalidEvent(f"progress of host {progress.host!r}, which has not announced {progress.communicator}")
@@ -339,14 +363,17 @@ class CommunicatorOperator:
             raise InvalidEvent(f"progress of ranks {outsiders}, which are no members of {progress.communicator}")
         host.patience.renew()
         if progress == host.last_progress:  # sent twice: later stages have it
-            return [*self._advance(), *self._watermark()]
+            self._may_rise = True
+            return []
         if progress.time_ns < host.promised_ns:
             self._count("backward_progress", 1)
             if not progress.closed:
                 return []
         # Where a host's last promise lay beyond the watermark, others hold it back. Looking at all of them at each
         # promise of each would take hosts squared.
-        may_rise = host.left_out or progress.closed != host.closed or host.closed or self._moves(host, progress.time_ns)
+        self._may_rise |= (
+            host.left_out or progress.closed != host.closed or host.closed or self._moves(host, progress.time_ns)
+        )
         host.last_progress = progress
         host.promised_ns, host.quiet_ns = max(host.promised_ns, progress.time_ns), 0
         host.left_out = False
@@ -364,7 +391,11 @@ class CommunicatorOperator:
         skipped = self._collectives.skipped_rounds
         told = replace(progress, skipped_rounds=skipped) if skipped else progress
         mismatches = self._mismatches.in_open(progress, self._collectives)
-        return [*mismatches, *self._advance(may_rise=may_rise), told, *self._watermark()]
+        return [*mismatches, told]
+
+    def advance(self) -> list[StageOneEvent]:
+        """Rounds and iterations that are over by what was promised, and up to when that is all."""
+        return [*self._advance(may_rise=self._may_rise), *self._watermark()]
 
     def on_heartbeats(self, beats: Sequence[tuple[str, Heartbeat]]) -> list[StageOneEvent]:
         """Hosts promise the same up to a later time, and do not say how far their ranks are."""
@@ -373,12 +404,9 @@ class CommunicatorOperator:
                 raise InvalidEvent(f"heartbeat of host {name!r}, which has not announced {self.communicator}")
         if len(beats) > 1:
             self._lowest = None  # it is looked for once, and not followed from one to the next
-        may_rise = False
         for name, beat in beats:
-            may_rise |= self._beats(self._hosts[name], beat)
-        if not may_rise and not self._has_new_rows:
-            return []
-        return [*self._advance(may_rise=may_rise), *self._watermark()]
+            self._may_rise |= self._beats(self._hosts[name], beat)
+        return self.advance() if self._may_rise or self._has_new_rows else []
 
     def _beats(self, host: _Host, heartbeat: Heartbeat) -> bool:
         """Whether the watermark may rise with it."""
@@ -431,7 +459,7 @@ class CommunicatorOperator:
         self._watermark_ns = max(self._watermark_ns, watermark_ns)
         running: tuple[BoolArray, Int64Array] | None = None
         events: list[StageOneEvent] = []
-        self._has_new_rows = False
+        self._has_new_rows = self._may_rise = False
         # A job may send between thousands of pairs of one communicator, and hundreds of hosts promise each second.
         grids = self._of_calls.to_look_at(self.members, everything=has_risen)
         for ranks, is_pair, grid in grids:

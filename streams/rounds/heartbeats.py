@@ -1,8 +1,8 @@
-"""Heartbeats of the hosts of a shard that its communicators have not been told of.
+"""What the hosts of a shard have promised, and its heartbeats that communicators have not been told of.
 
-Of a job of thousands of hosts nearly each heartbeat is of many communicators, and of none of them more follows from it
-than that time goes on once the last host has spoken. So the last one of each host is kept, and all are told at once
-when no host holds back what is waited for.
+Of a job of thousands of hosts nearly each promise is of many communicators, and of none of them more follows from it
+than that time goes on once the last host has spoken. So the last heartbeat of each host is kept, and all are told, and
+all promises concluded from, at once when no host holds back what is waited for.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ from collections.abc import Iterable
 from typing import Any
 
 from pacehound.model.flushes import Heartbeat
+from streams.rounds.merge import CLOSED_NS
 
 
 class Heartbeats:
     """The last heartbeat of each host that waits, and up to when each host has promised.
 
-    `longest_ns` is how much later one may come than another that waits: then all are told, whoever holds them back.
+    `longest_ns` is how much later one may promise than another since all were told last: then all are told again,
+    whoever holds them back.
 
     Examples
     --------
@@ -39,17 +41,18 @@ class Heartbeats:
         self._promised_ns: dict[str, int] = {}
         self._known: dict[str, tuple[str, ...]] = {}  # by host, communicators that have taken a heartbeat of it
         self._behind: set[str] | None = None  # who holds back what is waited for; `None`: nobody has asked yet
-        self._wanted_ns = self._oldest_ns = self._newest_ns = 0  # the last two of those that wait, and that have
+        self._wanted_ns = 0
+        self._since_ns: tuple[int, int] | None = None  # of what was promised since all were told, the oldest and newest
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without what is found out again."""
-        return {name: getattr(self, name) for name in ("_longest_ns", "_waiting", "_promised_ns")}
+        """Without what is found out again; when all are told next is not."""
+        state = {name: value for name, value in self.__dict__.items() if name != "_known"}
+        return state | {"_behind": None if self._behind is None else tuple(sorted(self._behind))}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Who holds back what is asked anew."""
+        """Which communicators take a heartbeat is found out again."""
         self.__dict__.update(state)
-        self._known, self._behind = {}, None
-        self._wanted_ns = self._oldest_ns = self._newest_ns = 0
+        self._known, self._behind = {}, None if state["_behind"] is None else set(state["_behind"])
 
     def is_known(self, host: str, heartbeat: Heartbeat) -> bool:
         """Its communicators have taken one of this host before: they take this one, too."""
@@ -65,17 +68,19 @@ class Heartbeats:
 
     def wait(self, host: str, heartbeat: Heartbeat) -> None:
         """Keep it, in the place of what this host said before."""
-        if not self._waiting:
-            self._oldest_ns = self._newest_ns = heartbeat.time_ns
-        self._oldest_ns = min(self._oldest_ns, heartbeat.time_ns)
-        self._newest_ns = max(self._newest_ns, heartbeat.time_ns)
         self._waiting[host] = heartbeat
 
-    def promises(self, host: str, time_ns: int) -> None:
-        """A host has promised something, in whatever form."""
-        self._promised_ns[host] = time_ns
-        if self._behind is not None and time_ns >= self._wanted_ns:
+    def promises(self, host: str, time_ns: int, *, is_last: bool = False) -> None:
+        """A host has promised something, in whatever form; after the last it holds nobody back."""
+        oldest_ns, newest_ns = self._since_ns or (time_ns, time_ns)
+        self._since_ns = min(oldest_ns, time_ns), max(newest_ns, time_ns)
+        self._promised_ns[host] = until_ns = CLOSED_NS if is_last else time_ns
+        if self._behind is not None and until_ns >= self._wanted_ns:
             self._behind.discard(host)
+
+    def lowest_ns(self, hosts: Iterable[str]) -> int:
+        """The lowest of what these hosts have promised; -1 before all of them have."""
+        return min((self._promised_ns.get(host, -1) for host in hosts), default=-1)
 
     def expect(self, hosts: Iterable[str], wanted_ns: int) -> None:
         """What is waited for is that all these hosts have promised so much."""
@@ -84,11 +89,16 @@ class Heartbeats:
 
     @property
     def are_due(self) -> bool:
-        """No host holds back what is waited for, or one has waited for too long."""
-        return bool(self._waiting) and (not self._behind or self._newest_ns - self._oldest_ns >= self._longest_ns)
+        """No host holds back what is waited for, or one has promised something for too long."""
+        if self._since_ns is None:
+            return False
+        oldest_ns, newest_ns = self._since_ns
+        return not self._behind or newest_ns - oldest_ns >= self._longest_ns
 
     def take(self, hosts: Iterable[str] | None = None) -> dict[str, list[tuple[str, Heartbeat]]]:
         """Those of some hosts, or all, by communicator: they wait no more."""
+        if hosts is None:
+            self._since_ns = None
         chosen = list(self._waiting) if hosts is None else [host for host in hosts if host in self._waiting]
         by_communicator: dict[str, list[tuple[str, Heartbeat]]] = {}
         for host in chosen:

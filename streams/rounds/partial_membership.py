@@ -77,6 +77,10 @@ class PartialCommunicator:
             return self._operator.hosts
         return tuple(host for host in self._announced if host not in self._progress or not self._progress[host].closed)
 
+    def knows(self, host: str) -> bool:
+        """Whether a host has announced itself."""
+        return host in self._announced if self._operator is None else self._operator.knows(host)
+
     @property
     def is_complete(self) -> bool:
         """Every member has been claimed by a host."""
@@ -154,8 +158,16 @@ class PartialCommunicator:
 
     def on_progress(self, progress: Progress) -> list[StageOneEvent]:
         """A host promises that all its rows up to a time have been sent; of those that wait, the last one counts."""
+        return [*self.on_promise(progress), *self.advance()]
+
+    def advance(self) -> list[StageOneEvent]:
+        """What follows from promises that were taken, once every member is known."""
+        return [] if self._operator is None else self._operator.advance()
+
+    def on_promise(self, progress: Progress) -> list[StageOneEvent]:
+        """The same promise; what follows from it is told when somebody asks (`advance`)."""
         if self._operator is not None:
-            return self._operator.on_progress(self._named_progress(progress))
+            return self._operator.on_promise(self._named_progress(progress))
         self._require_announced(progress.host, "progress")
         self._require_known({theirs.rank for theirs in progress.ranks}, "progress of ranks")
         self._require_peers(_peers(progress))
@@ -179,7 +191,7 @@ class PartialCommunicator:
                 communicator=self.communicator,
                 ranks=(),
             )
-            self.on_progress(replace(before, time_ns=heartbeat.time_ns))
+            self.on_promise(replace(before, time_ns=heartbeat.time_ns))
         return []
 
     def on_tick(self, tick: Tick) -> list[StageOneEvent]:

@@ -48,8 +48,23 @@ MAX_OVER = 1_000
 """Communicators that are over, and whose late rows are still recognised as such."""
 
 
+def conclude_flush(flush: Flush, stage_of: Callable[[str], StageOne]) -> list[StageTwoInput]:
+    """What follows from a flush, and at once from what it promises; errors as in `hear_flush`."""
+    promised = dict.fromkeys(promise.communicator for promise in flush.promises)
+
+    def concluded() -> list[StageTwoInput]:
+        return [result for communicator in promised for result in stage_of(communicator).advance()]
+
+    try:
+        return [*hear_flush(flush, stage_of), *concluded()]
+    except PartlyRefused as error:
+        raise PartlyRefused(str(error), [*error.results, *concluded()]) from error
+
+
 def hear_flush(flush: Flush, stage_of: Callable[[str], StageOne]) -> list[StageTwoInput]:
-    """What follows from a flush: its parts reach the communicators one by one, and its rows are made ready once.
+    """What follows from a flush but for its promises: which rounds they close is to be asked (`StageOne.advance`).
+
+    Its parts reach the communicators one by one, and its rows are made ready once.
 
     Raises
     ------
@@ -73,8 +88,10 @@ def hear_flush(flush: Flush, stage_of: Callable[[str], StageOne]) -> list[StageT
         rows = rows_of_flush(flush)
         for part, where in zip(flush.parts, flush.slices(), strict=True):
             hear(lambda p=part, w=where: stage_of(p.communicator).on_rows(flush, p, w, rows))  # type: ignore[misc]
-    for said in (*flush.markers, *flush.promises):
+    for said in flush.markers:
         hear(lambda one=said: stage_of(one.communicator).on_event(one))  # type: ignore[misc]
+    for promise in flush.promises:
+        hear(lambda one=promise: stage_of(one.communicator).on_promise(one))  # type: ignore[misc]
     if (heartbeat := flush.heartbeat) is not None:
         for communicator in heartbeat.communicators:
             try:
@@ -115,7 +132,8 @@ class Shard:
     """The communicators of a shard, each with its own stage one; digests of all of them are joined in one table.
 
     What a host says in each iteration alike, digests and heartbeats of the same communicators, is recognised and taken
-    at once: what costs is not to find out for each of them where it belongs.
+    at once: what costs is not to find out for each of them where it belongs. And what follows from promises is found
+    out when all hosts have come to the next time that something can be told, not when each of them speaks.
 
     >>> from pacehound.settings import Settings
     >>> Shard(Settings()).on_event(Tick(job="j", attempt=0, time_ns=5, stream="shard:j/0/0"))
@@ -131,6 +149,8 @@ class Shard:
         self._digests = DigestTable()
         self._beats = Heartbeats(self._lateness_ns)
         self._held = HeldBack(self._tick_ns)
+        self._promised: dict[str, None] = {}  # communicators that something was promised of since all were asked
+        self._end_ns: int | None = None  # of the iteration that all ranks have told the end of
         self._quiet_ns = 0  # for how long a host may say nothing, as one said last
         self._beat_ns: dict[str, int] = {}  # by host whose heart beats, when it did last
         self._begin()
@@ -138,12 +158,12 @@ class Shard:
     def _begin(self) -> None:
         """What follows from the rest."""
         self._hosts = _Hosts()
+        self._has_told = False  # what follows from all promises, with this event
         self._places: dict[str, tuple[_Said, Places]] = {}  # by host, of the digests that it sent last
-        self._end_ns: int | None = None  # of the iteration that all ranks have told the end of
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what follows from the rest."""
-        derived = ("_hosts", "_places", "_end_ns")
+        derived = ("_hosts", "_places", "_has_told")
         return {name: value for name, value in self.__dict__.items() if name not in derived}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -188,18 +208,22 @@ class Shard:
             as_before += of_processes(flush)
             changed["heartbeat"] = None
         rest = replace(flush, **changed) if changed else flush
-        touched = rest.communicators
+        touched = list(rest.communicators)
 
         def hear() -> list[StageTwoInput]:
             results = [*as_before]
             try:
                 results += hear_flush(rest, self._stage)
             except PartlyRefused as error:
-                raise PartlyRefused(str(error), [*results, *error.results, *self._told_together(rest)]) from error
+                if self._is_announced(rest):
+                    self._note_heartbeat(rest)
+                raise PartlyRefused(
+                    str(error), [*results, *error.results, *self._told_together(rest, touched)]
+                ) from error
             self._note_heartbeat(rest)
             if rest.heartbeat is not None and rest.heartbeat.communicators:
                 self._beats.note_taken(flush.host, rest.heartbeat)
-            return [*results, *self._told_together(rest)]
+            return [*results, *self._told_together(rest, touched)]
 
         return self._concluded(touched, hear)
 
@@ -285,7 +309,9 @@ class Shard:
         beat, promised_ns = flush.heartbeat, flush.promised_ns
         if not promised_ns:
             return
-        self._beats.promises(flush.host, max(promised_ns.values()))
+        # If something is promised behind the last promise after all, of another communicator, that is noted then.
+        is_last = bool(flush.promises) and all(promise.closed for promise in flush.promises)
+        self._beats.promises(flush.host, max(promised_ns.values()), is_last=is_last)
         if beat is None or not (beat.communicators or beat.is_of_processes):
             self._beat_ns.pop(flush.host, None)  # its samples follow each other, or another shard is told of them
             return
@@ -293,8 +319,15 @@ class Shard:
         if beat.communicators:
             self._quiet_ns = beat.quiet_ns
 
-    def _told_together(self, flush: Flush) -> list[StageTwoInput]:
-        """What follows from heartbeats that wait, if nobody holds back what is waited for."""
+    def _is_announced(self, flush: Flush) -> bool:
+        """Whether its host is known to one of the communicators of which it promises something."""
+        stages = (self._stages.get(name) for name in flush.promised_ns)
+        known = (stage.communicator for stage in stages if stage is not None)
+        return any(one is not None and one.knows(flush.host) for one in known)
+
+    def _told_together(self, flush: Flush, touched: list[str]) -> list[StageTwoInput]:
+        """What follows from all promises, if nobody holds back what is waited for; of whom is added to `touched`."""
+        self._promised |= dict.fromkeys(promise.communicator for promise in flush.promises)
         if flush.markers and self._end_ns is None:
             ends_ns = [
                 stage.told_end_ns(self._tick_ns) for name in flush.communicators if (stage := self._stages.get(name))
@@ -302,12 +335,18 @@ class Shard:
             self._end_ns = next((end_ns for end_ns in ends_ns if end_ns is not None), None)
             if self._end_ns is not None:
                 self._expect()
-        return self._tell_all_beats() if self._beats.are_due else []
+        if not self._beats.are_due:
+            return []
+        touched += self._promised
+        return self._tell_all()
 
-    def _tell_all_beats(self) -> list[StageTwoInput]:
+    def _tell_all(self) -> list[StageTwoInput]:
         results = self._tell_beats()
-        self._end_ns = None
-        self._expect()
+        for communicator in self._promised:
+            stage = self._stages.get(communicator)
+            results += [] if stage is None else stage.advance()
+        self._promised.clear()
+        self._end_ns, self._has_told = None, True
         return results
 
     def _tell_beats(self, hosts: Sequence[str] | None = None) -> list[StageTwoInput]:
@@ -320,13 +359,14 @@ class Shard:
         ]
 
     def _expect(self) -> None:
-        """Heartbeats wait until all hosts have promised up to the next time that something can be told."""
+        """Promises wait until all hosts have promised up to the next time that something can be told."""
         hosts = self._hosts.of([known.hosts for known in self._open()])
-        next_ns = self._held.next_ns
+        lowest_ns = self._beats.lowest_ns(hosts)
+        next_ns = max((lowest_ns // self._tick_ns + 1) * self._tick_ns, self._held.next_ns)
         self._beats.expect(hosts, next_ns if self._end_ns is None else min(next_ns, self._end_ns))
 
     def _on_tick(self, tick: Tick) -> list[StageTwoInput]:
-        results = [*self._tell_all_beats(), *self._silent(tick)]
+        results = [*self._tell_all(), *self._silent(tick)]
         for communicator, stage in self._stages.items():
             results += stage.on_event(replace(tick, stream=communicator))
         return results
@@ -338,8 +378,14 @@ class Shard:
         return [replace(tick, stream=host_stream(tick.job, host)) for host in silent]
 
     def _held_back(self, touched: Sequence[str], results: Sequence[StageTwoInput]) -> list[StageTwoInput]:
-        self._held.expect(one for one in touched if one in self._stages)
-        return self._held.take(results, self._rounds)
+        # Not what was refused because nobody has announced it: it would hold back all others.
+        known = ((name, self._stages.get(name)) for name in touched)
+        self._held.expect(name for name, stage in known if stage is not None and stage.communicator is not None)
+        told = self._held.take(results, self._rounds)
+        if self._has_told:
+            self._has_told = False
+            self._expect()
+        return told
 
     @property
     def is_closed(self) -> bool:

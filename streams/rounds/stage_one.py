@@ -142,6 +142,16 @@ class StageOne:
         """The end of a long iteration of which all ranks have told, and that is not over yet."""
         return None if self.joining is None else self.joining.told_end_ns(tick_ns)
 
+    def on_promise(self, progress: Progress) -> list[StageTwoInput]:
+        """How far a host's ranks are; what follows from it is told by `advance`. Errors as in `on_event`."""
+        if self.is_closed:
+            return []
+        return list(self._known(progress.host, "progress").on_promise(progress))
+
+    def advance(self) -> list[StageTwoInput]:
+        """What follows from the promises that were taken."""
+        return [] if self.communicator is None else self._noted(self.communicator.advance())
+
     def on_heartbeats(self, beats: Sequence[tuple[str, Heartbeat]]) -> list[StageTwoInput]:
         """Hosts promise what they promised last, up to a later time; errors as in `on_event`."""
         if self.is_closed or not beats:

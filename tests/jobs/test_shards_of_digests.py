@@ -21,7 +21,7 @@ from pacehound.settings import Settings
 from simulator.faults import SlowCompute
 from simulator.job import JobSpec, simulate
 from streams.rounds.merge import CLOSED_NS
-from streams.rounds.shard import Shard, hear_flush
+from streams.rounds.shard import Shard, conclude_flush
 from streams.rounds.stage_one import StageOne
 from streams.snapshots.schema import state_codec
 
@@ -88,9 +88,11 @@ def test_what_hardware_is_like_waits_for_a_job_whose_time_goes_on_and_is_told_on
 def of_each_alone(flushes: Sequence[Flush]) -> list[object]:
     """What communicators conclude that have their own table each."""
     stages: dict[str, StageOne] = {}
-    return [
-        one for flush in flushes for one in hear_flush(flush, lambda name: stages.setdefault(name, StageOne(SETTINGS)))
-    ]
+
+    def stage_of(communicator: str) -> StageOne:
+        return stages.setdefault(communicator, StageOne(SETTINGS))
+
+    return [one for flush in flushes for one in conclude_flush(flush, stage_of)]
 
 
 def ended(results: Iterable[object]) -> set[str]:

@@ -13,7 +13,7 @@ from pacehound.errors import PartlyRefused
 from pacehound.model import codec
 from pacehound.model.calls import CallBatch
 from pacehound.model.conclusions import Conclusions
-from pacehound.model.events import Incident, IterationSample, Tick
+from pacehound.model.events import Incident, IterationSample, Tick, Watermark
 from pacehound.model.flushes import Flush
 from pacehound.model.rounds import Rounds
 from pacehound.model.routing import HOST_STREAM, Event, route
@@ -129,17 +129,60 @@ def test_a_shard_concludes_what_its_communicators_do_and_is_closed_with_them() -
     assert shard.on_event(next(event for event in said_at_once() if isinstance(event, Flush))) == []
 
 
-def test_a_shard_goes_on_from_its_snapshot() -> None:
+def told_as(one: object) -> object:
+    """Columns by their bytes, as they are compared."""
+    return codec.encode(one) if isinstance(one, Rounds) else one
+
+
+def test_a_shard_goes_on_from_its_snapshot_and_says_the_same_at_each_flush() -> None:
+    flushes, states = [event for event in said_at_once() if isinstance(event, Flush)], state_codec(SETTINGS)
+    whole, again = Shard(SETTINGS), Shard(SETTINGS)
+    n_rounds = 0
+    for flush in flushes:
+        wanted, found = whole.on_event(flush), again.on_event(flush)
+        # What it says is numbered: who goes on must say it behind the same word.
+        assert list(map(told_as, found)) == list(map(told_as, wanted))
+        n_rounds += sum(isinstance(one, Rounds) for one in found)
+        read = states.decode(states.encode(again))
+        assert isinstance(read, Shard)
+        again = read
+    assert n_rounds > 0
+
+
+def test_what_follows_from_promises_is_told_once_a_tick_and_of_all_hosts() -> None:
+    shard, tick_ns = Shard(SETTINGS), round(SETTINGS.stream.tick_s * 1e9)
+    told: dict[int, int] = {}
+    flushes = [event for event in said_at_once() if isinstance(event, Flush) and event.promises]
+    closing_ns = max(promise.time_ns for flush in flushes for promise in flush.promises)
+    for flush in [event for event in said_at_once() if isinstance(event, Flush)]:
+        marks = [one for one in shard.on_event(flush) if isinstance(one, Watermark)]
+        of_calls = [one for one in marks if not one.stream.startswith(HOST_STREAM)]
+        if of_calls and of_calls[0].time_ns < closing_ns:
+            tick = of_calls[0].time_ns // tick_ns
+            told[tick] = told.get(tick, 0) + 1
+            assert len({one.stream for one in of_calls}) == len(of_calls)
+    assert told.pop(min(told)) <= 2, "hosts announce themselves one after the other"
+    assert set(told.values()) == {1}
+    assert len(told) > 10
+
+
+def test_of_two_hosts_one_that_is_refused_in_part_holds_the_other_back_no_longer_than_itself() -> None:
     flushes = [event for event in said_at_once() if isinstance(event, Flush)]
-    states, half = state_codec(SETTINGS), len(flushes) // 2
-    whole, begun = Shard(SETTINGS), Shard(SETTINGS)
-    wanted = [result for flush in flushes for result in whole.on_event(flush)]
-    found = [result for flush in flushes[:half] for result in begun.on_event(flush)]
-    again = states.decode(states.encode(begun))
-    assert isinstance(again, Shard)
-    found += [result for flush in flushes[half:] for result in again.on_event(flush)]
-    assert [codec.encode(one) for one in found] == [codec.encode(one) for one in wanted]
-    assert any(isinstance(one, Rounds) for one in found)
+    refused_host = flushes[-1].host
+    shard, odd_one_out = Shard(SETTINGS), flushes[0].topologies[0].communicator + "?"
+
+    def told(flush: Flush) -> Sequence[object]:
+        if flush.host != refused_host or not flush.promises:
+            return shard.on_event(flush)
+        nobody = replace(flush.promises[0], communicator=odd_one_out)
+        with pytest.raises(PartlyRefused) as raised:
+            shard.on_event(replace(flush, promises=(*flush.promises, nobody)))
+        return raised.value.results
+
+    alone = Shard(SETTINGS)
+    for flush in flushes:
+        wanted = [one for one in alone.on_event(flush) if isinstance(one, Watermark)]
+        assert [one for one in told(flush) if isinstance(one, Watermark)] == wanted
 
 
 def test_a_tick_of_a_shard_lets_all_its_communicators_go_on_without_a_silent_host() -> None:

@@ -55,6 +55,7 @@ def shard() -> Shard:
     shard = Shard(Settings())
     for rank, host in enumerate(("a", "b")):
         shard.on_event(joined(host, rank))
+    for rank, host in enumerate(("a", "b")):
         shard.on_event(promised(host, rank, 1))
     return shard
 

@@ -400,3 +400,21 @@ def test_every_row_comes_out_exactly_once_in_any_order_of_arrival(data: st.DataO
     assert sorted(seqs.tolist()) == list(range(n_rounds))
     assert all((rounds.end_ns == 10 * rounds.seq[:, None] + 9).all() for rounds in out)
     assert operator.all_counts() == {}
+
+
+def test_rounds_that_nobody_has_asked_for_yet_are_not_given_up_for_want_of_room() -> None:
+    """Short calls without a pause: more of them come between two looks than may be open at once."""
+    operator, n = two_hosts(), 40_000
+    events: list[object] = []
+    for first in (0, n, 2 * n):
+        for host, ranks in (("a", (0, 1)), ("b", (2, 3))):
+            rows = [(rank, seq, seq, seq + 1) for rank in ranks for seq in range(first, first + n)]
+            events += operator.on_calls(calls(host, rows))
+            events += operator.on_promise(progress(host, ranks, first + n, launched=first + n - 1))
+    assert not any(isinstance(event, Watermark) for event in events)
+    events += operator.advance()
+    assert isinstance(events[-1], Watermark)
+    assert events[-1].time_ns == 3 * n
+    seqs = [seq for event in events if isinstance(event, Rounds) for seq in event.seq.tolist()]
+    assert seqs == list(range(3 * n))
+    assert not operator.all_counts()
