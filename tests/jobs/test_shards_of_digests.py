@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cache
 
@@ -95,6 +96,11 @@ def of_each_alone(flushes: Sequence[Flush]) -> list[object]:
     return [one for flush in flushes for one in conclude_flush(flush, stage_of)]
 
 
+def in_short(result: object) -> tuple[str, int, str]:
+    """What it is, of when and of what stream."""
+    return type(result).__name__, getattr(result, "time_ns", 0), getattr(result, "stream", "")
+
+
 def ended(results: Iterable[object]) -> set[str]:
     return {
         one.stream
@@ -123,8 +129,11 @@ def test_a_shard_of_digests_goes_on_from_its_snapshot(is_long: bool) -> None:
     wanted: list[Event] = []
     found: list[Event] = []
     for flush in said(is_long=is_long):
-        wanted += whole.on_event(flush)  # type: ignore[arg-type]
-        found += again.on_event(flush)  # type: ignore[arg-type]
+        told, told_again = whole.on_event(flush), again.on_event(flush)
+        # In whatever order, but behind the same word: what it says is numbered.
+        assert Counter(map(in_short, told_again)) == Counter(map(in_short, told))
+        wanted += told  # type: ignore[arg-type]
+        found += told_again  # type: ignore[arg-type]
         if draw.random() < 0.2:
             read = states.decode(states.encode(again))
             assert isinstance(read, Shard)
