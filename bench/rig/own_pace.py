@@ -19,6 +19,7 @@ import numpy as np
 from bench.rig import large_job_load
 from bench.rig.broker import Broker
 from bench.rig.engine import Engine
+from bench.rig.realjob import until
 from bench.small import cpu_s
 from pacehound.bus.kafka import KafkaConsumer, KafkaProducer
 from pacehound.errors import BusFull
@@ -28,8 +29,11 @@ from pacehound.model.topics import FINDINGS, ITERATIONS
 from pacehound.settings import KafkaSettings
 from simulator.spec import JobSpec
 
+STARTED_S = 60.0
+"""A worker has joined its group by then."""
+
 BEGINS_AFTER_S = 30.0
-"""Workers and writer have started by then."""
+"""The writer has started by then."""
 
 WORKERS = 2
 GROUPS = ("streams", "writer")
@@ -51,7 +55,11 @@ def watched(spec: JobSpec, paths: Sequence[Path], folder: Path) -> list[dict[str
 def _watched(spec: JobSpec, paths: Sequence[Path], broker: Broker, folder: Path) -> list[dict[str, Any]]:
     settings = broker.settings(f"{spec.job}.")
     engine = Engine(settings, folder / "engine")
-    workers = [engine.start_worker() for _ in range(WORKERS)]
+    workers = []
+    for _ in range(WORKERS):
+        # One after the other, as a fleet's are: of two that join at once it is luck which partitions each is given.
+        workers.append(engine.start_worker())
+        until("the group's partitions", lambda: engine.lag(GROUPS[0]) is not None, STARTED_S, LOOK_S / 10)
     writer = engine.started("writer", folder / "writer.log", store=folder / "store")
     begins_s = time.time() + BEGINS_AFTER_S
     sender = multiprocessing.get_context("spawn").Process(target=_send, args=(paths, settings, begins_s), daemon=True)
