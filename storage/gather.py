@@ -14,7 +14,7 @@ import pyarrow as pa
 from pacehound.bus import Message
 from pacehound.clock import Clock
 from pacehound.model.calls import CallBatch
-from pacehound.model.events import DeadLetter
+from pacehound.model.events import DeadLetter, HostVitals
 from pacehound.model.flushes import Flush
 from pacehound.model.operations import Operations
 from pacehound.model.routing import Event
@@ -22,12 +22,13 @@ from pacehound.runtime.records import dead_letters_of, worked
 from storage import schemas
 from storage.flush_rows import batches_table, flushes_table
 from storage.rows import Row, arrow_rows, calls_table, operations_table, rows_of
+from storage.vitals_rows import n_readings, vitals_table
 
 # A larger insert is hardly faster and takes memory from the pipeline: 0.3 GB more at 300,000 calls.
 MAX_INSERT_CALLS = 100_000
 
 Calls = CallBatch | Flush
-_Part: TypeAlias = Row | Flush | pa.Table
+_Part: TypeAlias = Row | Flush | HostVitals | pa.Table
 _Name = tuple[str, int, str, str, str, int]
 
 
@@ -146,7 +147,7 @@ class Rows:
             alone = (*event.vitals, *event.topologies, *event.markers)
         n_without_rows = 0
         for one in alone:
-            rows = rows_of(one)
+            rows = [(schemas.HOST_VITALS, one)] if isinstance(one, HostVitals) else rows_of(one)
             n_without_rows += not rows
             for table, row in rows:
                 by_table.setdefault(table, []).append(row)
@@ -180,6 +181,8 @@ class Rows:
 def _n_rows(part: _Part) -> int:
     if isinstance(part, dict):
         return 1
+    if isinstance(part, HostVitals):
+        return n_readings(part)
     return len(part.parts) if isinstance(part, Flush) else int(part.num_rows)
 
 
@@ -191,6 +194,8 @@ def _joined(table: str, parts: Sequence[_Part]) -> pa.Table:
             tables.append(arrow_rows(table, [one for one in some if isinstance(one, dict)]))
         elif kind is Flush:
             tables.append(batches_table([one for one in some if isinstance(one, Flush)]))
+        elif kind is HostVitals:
+            tables.append(vitals_table([one for one in some if isinstance(one, HostVitals)]))
         else:
             tables += some
     return pa.concat_tables(tables).combine_chunks()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from functools import cache
 from typing import Any
 
@@ -23,22 +22,17 @@ from pacehound.model.events import (
     DeadLetter,
     Decision,
     Finding,
-    GpuReading,
     GroupOutlier,
     HostEvidence,
     HostSample,
-    HostVitals,
     Incident,
     Instant,
     IterationSample,
     LearntRounds,
     Markers,
-    NicReading,
     Notification,
     ProcessState,
-    RankProcessors,
     RankStack,
-    SocketReading,
     Topology,
     WhatIfPrice,
 )
@@ -58,8 +52,9 @@ def rows_of(event: Event) -> list[tuple[str, Row]]:
     """The rows of an event, each with its table; none for what is not stored.
 
     Progress, ticks, watermarks and rounds are the streams' own means: what they led to is stored, they are not.
-    The calls themselves are columns already and go through `calls_table`, as operations do through `operations_table`;
-    here a batch gives the row that says what its source could see and what was dropped.
+    The calls themselves are columns already and go through `calls_table`, as operations do through `operations_table`
+    and what hosts say of their hardware through `vitals_rows.vitals_table`; here a batch gives the row that says what
+    its source could see and what was dropped.
 
     Examples
     --------
@@ -76,8 +71,6 @@ def rows_of(event: Event) -> list[tuple[str, Row]]:
             return [(schemas.TOPOLOGY, _plain(event, schemas.TOPOLOGY))]
         case HostSample():
             return [(schemas.HOST_SAMPLES, _process(event, p)) for p in event.processes or (_NO_PROCESS,)]
-        case HostVitals():
-            return [(schemas.HOST_VITALS, row) for row in _vitals(event)]
         case HostEvidence():
             return [(schemas.HOST_EVIDENCE, _stack(event, stack)) for stack in event.stacks or (_NO_STACK,)]
         case Markers():
@@ -291,66 +284,6 @@ def _process(sample: HostSample, process: ProcessState) -> Row:
         "closed_why": sample.closed_why,
         "time_ns": sample.time_ns,
     }
-
-
-def _vitals(vitals: HostVitals) -> list[Row]:
-    readings = [
-        *(_gpu(gpu) for gpu in vitals.gpus),
-        *(_nic(nic) for nic in vitals.nics),
-        *(_socket(socket) for socket in vitals.sockets),
-        *(_rank_processors(reading) for reading in vitals.rank_processors),
-        _of_host("host", {"oom_kills": vitals.oom_kills}),
-    ]
-    if vitals.processors is not None:
-        readings.append(_of_host("processors", asdict(vitals.processors)))
-    if vitals.agent is not None:
-        readings.append(_of_host("agent", asdict(vitals.agent)))
-    same = {"job": vitals.job, "attempt": vitals.attempt, "host": vitals.host, "time_ns": vitals.time_ns}
-    return [{**same, **reading, "numbers": list(reading["numbers"].items())} for reading in readings]
-
-
-def _of_host(kind: str, numbers: Mapping[str, Any]) -> Row:
-    return {"kind": kind, "name": "", "ranks": [], "state": "", "numbers": numbers}
-
-
-def _gpu(gpu: GpuReading) -> Row:
-    numbers = ("sm_clock_mhz", "max_sm_clock_mhz", "temperature_c", "power_w", "ecc_uncorrected", "xid")
-    return {
-        "kind": "gpu",
-        "name": gpu.uuid,
-        "ranks": list(gpu.ranks),
-        "state": ",".join(gpu.throttle_reasons),
-        "numbers": {name: getattr(gpu, name) for name in numbers},
-    }
-
-
-def _nic(nic: NicReading) -> Row:
-    return {"kind": "nic", "name": nic.name, "ranks": [], "state": nic.state, "numbers": nic.errors}
-
-
-def _socket(socket: SocketReading) -> Row:
-    numbers = (
-        "acked_bytes",
-        "received_bytes",
-        "retransmitted_bytes",
-        "busy_us",
-        "unsent_bytes",
-        "rtt_us",
-        "min_rtt_us",
-        "delivery_bytes_per_s",
-    )
-    return {
-        "kind": "socket",
-        "name": f"{socket.local} > {socket.remote}",
-        "ranks": [socket.rank],
-        "state": "",
-        "numbers": {name: getattr(socket, name) for name in numbers},
-    }
-
-
-def _rank_processors(reading: RankProcessors) -> Row:
-    numbers = {name: getattr(reading, name) for name in ("ran_ns", "waited_ns", "throttled_ns")}
-    return {"kind": "rank", "name": str(reading.pid), "ranks": [reading.rank], "state": "", "numbers": numbers}
 
 
 def _stack(evidence: HostEvidence, stack: RankStack) -> Row:
