@@ -7,7 +7,7 @@ of the log; what goes out is in event time up to the watermark that follows it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,6 @@ from pacehound.model.events import (
     IterationSample,
     Markers,
     Progress,
-    RankProgress,
     SignatureMismatch,
     Tick,
     Topology,
@@ -37,8 +36,8 @@ from streams.rounds.digest_places import Places
 from streams.rounds.digest_rounds import Digested
 from streams.rounds.digest_rows import digests_of_calls
 from streams.rounds.digest_table import Awaited, DigestTable
-from streams.rounds.giving_up import Patience
 from streams.rounds.grids import Grids
+from streams.rounds.hosts_of_communicator import HostOfCommunicator, HostState
 from streams.rounds.iterations import IterationTracker
 from streams.rounds.merge import CLOSED_NS
 from streams.rounds.mismatches import MismatchWatch
@@ -48,69 +47,6 @@ StageOneEvent = Digested | SignatureMismatch | IterationSample | Progress | Topo
 
 BoolArray = npt.NDArray[np.bool_]
 Int64Array = npt.NDArray[np.int64]
-
-
-@dataclass(slots=True)
-class _Host:
-    ranks: frozenset[int]
-    promised_ns: int = -1
-    closed: bool = False
-    left_out: bool = False
-    quiet_ns: int = 0  # so long after it has promised something it may say nothing
-    last_progress: Progress | None = None
-    progress: dict[int, RankProgress] = field(default_factory=dict)
-    patience: Patience = field(default_factory=Patience)
-
-
-@dataclass(slots=True)
-class HostState:
-    """What a snapshot has of a host.
-
-    `ranks` in ascending order; `before` holds what ranks of which its last progress says nothing said last.
-    """
-
-    ranks: tuple[int, ...]
-    promised_ns: int
-    closed: bool
-    left_out: bool
-    quiet_ns: int
-    last_progress: Progress | None
-    before: tuple[RankProgress, ...]
-    since_ns: int | None
-    ticked_ns: int
-
-    @classmethod
-    def of(cls, host: _Host) -> HostState:
-        """To be written down."""
-        last, before = host.last_progress, host.progress
-        if last is not None and before:
-            told = {theirs.rank for theirs in last.ranks}
-            before = {} if before.keys() <= told else {r: said for r, said in before.items() if r not in told}
-        return cls(
-            tuple(sorted(host.ranks)),
-            host.promised_ns,
-            host.closed,
-            host.left_out,
-            host.quiet_ns,
-            last,
-            tuple([before[rank] for rank in sorted(before)]) if before else (),
-            *host.patience.state,
-        )
-
-    def host(self) -> _Host:
-        """As it was."""
-        last = self.last_progress
-        said = [*self.before, *last.ranks] if last is not None else self.before
-        return _Host(
-            frozenset(self.ranks),
-            self.promised_ns,
-            self.closed,
-            self.left_out,
-            self.quiet_ns,
-            last,
-            {theirs.rank: theirs for theirs in said},
-            Patience((self.since_ns, self.ticked_ns)),
-        )
 
 
 class CommunicatorOperator:
@@ -131,7 +67,7 @@ class CommunicatorOperator:
         self._created_ns = topology.time_ns
         self._lateness_ns = lateness_ns
         self._place_members()
-        self._hosts: dict[str, _Host] = {}
+        self._hosts: dict[str, HostOfCommunicator] = {}
         self._claimed: dict[int, str] = {}
         self._gone: set[int] = set()  # ranks of hosts that are closed
         self._collectives = RoundGrid(len(self.members))
@@ -221,7 +157,7 @@ class CommunicatorOperator:
         ranks = frozenset(topology.host_ranks)
         self._open_hosts = None
         if known is None:
-            self._hosts[topology.host] = _Host(ranks)
+            self._hosts[topology.host] = HostOfCommunicator(ranks)
         elif ranks <= known.ranks:
             self._count("repeated_topology", 1)  # sent twice: it must not open again what is closed
             return []
@@ -408,7 +344,7 @@ class CommunicatorOperator:
             self._may_rise |= self._beats(self._hosts[name], beat)
         return self.advance() if self._may_rise or self._has_new_rows else []
 
-    def _beats(self, host: _Host, heartbeat: Heartbeat) -> bool:
+    def _beats(self, host: HostOfCommunicator, heartbeat: Heartbeat) -> bool:
         """Whether the watermark may rise with it."""
         host.patience.renew()
         was_away = host.left_out or host.closed
@@ -424,11 +360,11 @@ class CommunicatorOperator:
             self._gone -= host.ranks
         return may_rise
 
-    def _set_closed(self, host: _Host, *, is_closed: bool) -> None:
+    def _set_closed(self, host: HostOfCommunicator, *, is_closed: bool) -> None:
         if host.closed != is_closed:
             host.closed, self._open_hosts = is_closed, None
 
-    def _moves(self, host: _Host, promised_ns: int) -> bool:
+    def _moves(self, host: HostOfCommunicator, promised_ns: int) -> bool:
         """Whether a promise of an open host may raise the watermark: the last of those that held it back moves on."""
         if self._lowest is None:
             return True

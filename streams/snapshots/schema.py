@@ -44,13 +44,14 @@ from streams.level.step_watch import StepTime, StepWatch, _Work
 from streams.rounds.assembly import RoundGrid
 from streams.rounds.call_codes import CallCodes
 from streams.rounds.clocks import ClockOffsets, HostClocks, _Compared
-from streams.rounds.communicator import CommunicatorOperator, HostState
+from streams.rounds.communicator import CommunicatorOperator
 from streams.rounds.digest_places import Digesting, DigestLines
 from streams.rounds.digest_table import DigestTable
 from streams.rounds.edges import SeenEdges
 from streams.rounds.giving_up import Patience
 from streams.rounds.heartbeats import Heartbeats
 from streams.rounds.held_back import HeldBack
+from streams.rounds.hosts_of_communicator import HostState
 from streams.rounds.iterations import IterationTracker
 from streams.rounds.merge import Merge, _Waiting
 from streams.rounds.mismatches import MismatchWatch
