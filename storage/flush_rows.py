@@ -14,12 +14,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pacehound.model.calls import Sees
-from pacehound.model.columns import numbers, numpy_type, words
+from pacehound.model.columns import numbers, numpy_type, places_of, words_at
 from pacehound.model.flushes import CODED, Flush, unknown_column
 from storage import schemas
 from storage.rows import column_of, sees_names
-
-_CODES = pa.int32()
 
 
 def batches_table(flushes: Sequence[Flush]) -> pa.Table:
@@ -95,12 +93,10 @@ def _coded(values: Sequence[Any], kind: pa.DataType) -> npt.NDArray[Any]:
     """Numbers as they are; of names, which one each is of the different ones."""
     if not pa.types.is_dictionary(kind):
         return np.array(values, numpy_type(kind))
-    places = {name: place for place, name in enumerate(dict.fromkeys(values))}
-    return np.array([places[name] for name in values], np.int32)
+    return places_of(values)
 
 
 def _column(values: npt.NDArray[Any], kind: pa.DataType, names: Sequence[str]) -> pa.Array:
     if not pa.types.is_dictionary(kind):
         return numbers(values, kind)
-    codes = numbers(values.astype(np.int32), _CODES)
-    return pa.DictionaryArray.from_arrays(codes, words(list(dict.fromkeys(names))))
+    return words_at(values.astype(np.int32), names)

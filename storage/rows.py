@@ -43,7 +43,7 @@ from storage import schemas
 
 Row = dict[str, Any]
 
-_UNFIT = (pa.ArrowException, OverflowError, UnicodeError, TypeError)
+UNFIT = (pa.ArrowException, OverflowError, UnicodeError, TypeError)
 _NO_PROCESS = ProcessState(rank=-1, pid=0, state="unknown", since_ns=0)
 _NO_STACK = RankStack(rank=-1, pid=0, taken_by="proc")
 
@@ -173,7 +173,7 @@ def arrow_rows(table: str, rows: Sequence[Row]) -> pa.Table:
     try:
         # All columns at once: a call into Arrow for each costs three times as much as what most events hold.
         return pa.Table.from_struct_array(pa.array(rows, pa.struct(schema)))
-    except _UNFIT as error:
+    except UNFIT as error:
         for field in schema:
             column_of(table, field.name, [row[field.name] for row in rows])
         raise InvalidEvent(f"a value does not fit a column of {table}: {error}") from error
@@ -184,7 +184,7 @@ def column_of(table: str, name: str, values: Sequence[Any]) -> pa.Array:
     kind = schemas.ROW_TABLES[table].field(name).type
     try:
         return pa.array(values, kind)
-    except _UNFIT as unfit:
+    except UNFIT as unfit:
         raise InvalidEvent(f"a value does not fit the column {table}.{name} ({kind}): {unfit}") from unfit
 
 

@@ -17,14 +17,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pacehound.errors import InvalidEvent
-from pacehound.model.columns import numbers, words
+from pacehound.model.columns import numbers, places_of, words, words_at
 from pacehound.model.events import AgentCost, HostProcessors, HostVitals
 from storage import schemas
+from storage.rows import UNFIT
 
-_UNFIT = (pa.ArrowException, OverflowError, UnicodeError, TypeError, ValueError)
-
-KINDS = ("gpu", "nic", "socket", "rank", "host", "processors", "agent")
-_GPU, _NIC, _SOCKET, _RANK, _HOST, _PROCESSORS, _AGENT = range(len(KINDS))
+_KINDS = ("gpu", "nic", "socket", "rank", "host", "processors", "agent")
+_GPU, _NIC, _SOCKET, _RANK, _HOST, _PROCESSORS, _AGENT = range(len(_KINDS))
 
 _NUMBERS = {
     _GPU: ("sm_clock_mhz", "max_sm_clock_mhz", "temperature_c", "power_w", "ecc_uncorrected", "xid"),
@@ -71,7 +70,7 @@ def vitals_table(said: Sequence[HostVitals]) -> pa.Table:
         readings.add(vitals)
     try:
         return readings.table(said)
-    except _UNFIT as error:
+    except (*UNFIT, ValueError) as error:
         raise InvalidEvent(f"a value does not fit a column of {schemas.HOST_VITALS}: {error}") from error
 
 
@@ -148,39 +147,31 @@ class _Readings:
     def table(self, said: Sequence[HostVitals]) -> pa.Table:
         schema = schemas.ROW_TABLES[schemas.HOST_VITALS]
         counts = [n_readings(vitals) for vitals in said]
-        pairs = pa.MapArray.from_arrays(
-            _offsets(self._n_values), _texts(self._key_codes, self._keys), numbers(_reals(self._values), pa.float64())
-        )
+        values = numbers(np.array(self._values, np.float64), pa.float64())
         columns = {
             "job": _repeated([vitals.job for vitals in said], counts),
             "attempt": numbers(np.repeat(np.array([vitals.attempt for vitals in said], np.int32), counts), pa.int32()),
             "host": _repeated([vitals.host for vitals in said], counts),
-            "kind": _texts(KINDS, self._kinds),
+            "kind": _texts(_KINDS, self._kinds),
             "name": words(self._names),
             "ranks": pa.ListArray.from_arrays(
                 _offsets(self._n_ranks), numbers(np.array(self._ranks, np.int32), pa.int32())
             ),
             "state": words(self._states),
-            "numbers": pairs,
+            "numbers": pa.MapArray.from_arrays(_offsets(self._n_values), _texts(self._key_codes, self._keys), values),
             "time_ns": numbers(np.repeat(np.array([vitals.time_ns for vitals in said], np.int64), counts), pa.int64()),
         }
         return pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)
-
-
-def _reals(values: Sequence[float]) -> npt.NDArray[np.float64]:
-    return np.array(values, np.float64)
 
 
 def _offsets(counts: Sequence[int]) -> pa.Array:
     return numbers(np.concatenate(([0], np.cumsum(counts, dtype=np.int64))).astype(np.int32), pa.int32())
 
 
-def _texts(known: Iterable[str], places: Sequence[int]) -> pa.Array:
+def _texts(known: Iterable[str], places: npt.ArrayLike) -> pa.Array:
     """Strings, by their places among those that there are."""
-    codes = numbers(np.array(places, np.int32), pa.int32())
-    return pa.DictionaryArray.from_arrays(codes, words(list(known))).dictionary_decode()
+    return words_at(np.asarray(places, np.int32), known).dictionary_decode()
 
 
 def _repeated(values: Sequence[str], counts: Sequence[int]) -> pa.Array:
-    places = {value: place for place, value in enumerate(dict.fromkeys(values))}
-    return _texts(places, np.repeat([places[value] for value in values], counts).tolist())
+    return _texts(values, np.repeat(places_of(values), counts))

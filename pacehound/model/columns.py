@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -100,6 +100,31 @@ def words(values: Sequence[str]) -> pa.StringArray:
     encoded = [value.encode() for value in values]
     ends = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
     return pa.StringArray.from_buffers(len(encoded), pa.py_buffer(ends), pa.py_buffer(b"".join(encoded)))
+
+
+def places_of(values: Sequence[str]) -> npt.NDArray[np.int32]:
+    """Which of the different ones each string is, in the order in which they come first (`words_at` reads it).
+
+    Examples
+    --------
+    >>> places_of(["b", "a", "b"]).tolist()
+    [0, 1, 0]
+
+    """
+    places = {value: place for place, value in enumerate(dict.fromkeys(values))}
+    return np.array([places[value] for value in values], np.int32)
+
+
+def words_at(places: npt.NDArray[np.int32], known: Iterable[str]) -> pa.DictionaryArray:
+    """A column of strings by their places among the different ones of `known`.
+
+    Examples
+    --------
+    >>> words_at(np.array([0, 1, 0], np.int32), ["b", "a"]).to_pylist()
+    ['b', 'a', 'b']
+
+    """
+    return pa.DictionaryArray.from_arrays(numbers(places, pa.int32()), words(list(dict.fromkeys(known))))
 
 
 def values_of(column: pa.Array) -> npt.NDArray[Any]:
