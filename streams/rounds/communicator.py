@@ -255,7 +255,7 @@ class CommunicatorOperator:
     ) -> list[StageOneEvent]:
         if grid.add(rows, chosen, is_pair=is_pair, has_transfers=has_transfers):
             return []
-        events = self._advance(may_rise=self._may_rise)
+        events = self._advance()
         grid.add(rows, chosen, is_pair=is_pair, has_transfers=has_transfers)
         return events
 
@@ -331,7 +331,7 @@ class CommunicatorOperator:
 
     def advance(self) -> list[StageOneEvent]:
         """Rounds and iterations that are over by what was promised, and up to when that is all."""
-        return [*self._advance(may_rise=self._may_rise), *self._watermark()]
+        return [*self._advance(), *self._watermark()]
 
     def on_heartbeats(self, beats: Sequence[tuple[str, Heartbeat]]) -> list[StageOneEvent]:
         """Hosts promise the same up to a later time, and do not say how far their ranks are."""
@@ -385,11 +385,12 @@ class CommunicatorOperator:
                 self._set_closed(host, is_closed=True)
                 host.left_out = False
                 self._gone |= host.ranks
-        return [*self._advance(), *self._watermark()]
+        self._may_rise = True
+        return self.advance()
 
-    def _advance(self, *, may_rise: bool = True) -> list[StageOneEvent]:
+    def _advance(self) -> list[StageOneEvent]:
         """Rounds and iterations that are over. What is waited for is looked at anew when the watermark has risen."""
-        watermark_ns = self._current_watermark_ns() if may_rise else self._watermark_ns
+        watermark_ns = self._current_watermark_ns() if self._may_rise else self._watermark_ns
         # Before the first one nothing can be overdue.
         has_risen = watermark_ns > self._watermark_ns or watermark_ns < 0 <= self._watermark_ns
         self._watermark_ns = max(self._watermark_ns, watermark_ns)

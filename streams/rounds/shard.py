@@ -208,7 +208,7 @@ class Shard:
             as_before += of_processes(flush)
             changed["heartbeat"] = None
         rest = replace(flush, **changed) if changed else flush
-        touched = list(rest.communicators)
+        touched = rest.communicators
 
         def hear() -> list[StageTwoInput]:
             results = [*as_before]

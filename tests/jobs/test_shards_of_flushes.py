@@ -46,6 +46,10 @@ def said_at_once() -> tuple[Event, ...]:
     return tuple(read for event in together(said_apart()) for read in codec.decode(codec.encode(event)))
 
 
+def flushes_said() -> list[Flush]:
+    return [event for event in said_at_once() if isinstance(event, Flush)]
+
+
 def concluded(events: Iterable[Event]) -> list[Event]:
     pipeline = Pipeline(SETTINGS)
     out = [one for event in events for one in pipeline.on_event(event)]
@@ -59,7 +63,7 @@ def verdicts(events: Iterable[Event]) -> list[Event]:
 
 
 def test_both_say_the_same_rows() -> None:
-    flushes = [event for event in said_at_once() if isinstance(event, Flush)]
+    flushes = flushes_said()
     batches = {
         one.communicator + str(one.ordinal) + one.host: one for one in said_apart() if isinstance(one, CallBatch)
     }
@@ -135,7 +139,7 @@ def told_as(one: object) -> object:
 
 
 def test_a_shard_goes_on_from_its_snapshot_and_says_the_same_at_each_flush() -> None:
-    flushes, states = [event for event in said_at_once() if isinstance(event, Flush)], state_codec(SETTINGS)
+    flushes, states = flushes_said(), state_codec(SETTINGS)
     whole, again = Shard(SETTINGS), Shard(SETTINGS)
     n_rounds = 0
     for flush in flushes:
@@ -152,9 +156,8 @@ def test_a_shard_goes_on_from_its_snapshot_and_says_the_same_at_each_flush() -> 
 def test_what_follows_from_promises_is_told_once_a_tick_and_of_all_hosts() -> None:
     shard, tick_ns = Shard(SETTINGS), round(SETTINGS.stream.tick_s * 1e9)
     told: dict[int, int] = {}
-    flushes = [event for event in said_at_once() if isinstance(event, Flush) and event.promises]
-    closing_ns = max(promise.time_ns for flush in flushes for promise in flush.promises)
-    for flush in [event for event in said_at_once() if isinstance(event, Flush)]:
+    closing_ns = max(promise.time_ns for flush in flushes_said() for promise in flush.promises)
+    for flush in flushes_said():
         marks = [one for one in shard.on_event(flush) if isinstance(one, Watermark)]
         of_calls = [one for one in marks if not one.stream.startswith(HOST_STREAM)]
         if of_calls and of_calls[0].time_ns < closing_ns:
@@ -167,7 +170,7 @@ def test_what_follows_from_promises_is_told_once_a_tick_and_of_all_hosts() -> No
 
 
 def test_of_two_hosts_one_that_is_refused_in_part_holds_the_other_back_no_longer_than_itself() -> None:
-    flushes = [event for event in said_at_once() if isinstance(event, Flush)]
+    flushes = flushes_said()
     refused_host = flushes[-1].host
     shard, odd_one_out = Shard(SETTINGS), flushes[0].topologies[0].communicator + "?"
 
@@ -186,7 +189,7 @@ def test_of_two_hosts_one_that_is_refused_in_part_holds_the_other_back_no_longer
 
 
 def test_a_tick_of_a_shard_lets_all_its_communicators_go_on_without_a_silent_host() -> None:
-    flushes = [event for event in said_at_once() if isinstance(event, Flush)]
+    flushes = flushes_said()
     shard, silent = Shard(SETTINGS), flushes[-1].host
     for flush in flushes[: len(flushes) // 2]:
         shard.on_event(flush)
