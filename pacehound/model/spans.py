@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 
 from pacehound.errors import InvalidEvent
+from pacehound.model.evenly_spaced import SHARED
 from pacehound.model.events import MAX_WORLD_RANKS, Topology
 
 LEAST = 8
@@ -18,9 +19,6 @@ LEAST = 8
 
 MAX_AT_ONCE = MAX_WORLD_RANKS
 """Members that the spans of one message may stand for: the largest world, or many smaller communicators."""
-
-MAX_KEPT = 4 * MAX_WORLD_RANKS
-"""Ranks that are kept to be shared, 150 MB: beyond that they are made anew."""
 
 _SAME = tuple(field.name for field in fields(Topology) if field.name not in ("job", "attempt", "members"))
 
@@ -48,28 +46,6 @@ class SpannedTopology:
     timeout_s: float | None = None
 
 
-class _Shared:
-    """Ranks that were made of spans: whoever needs the same gets the same."""
-
-    def __init__(self) -> None:
-        self._made: dict[tuple[int, int, int], tuple[int, ...]] = {}
-        self._n_ranks = 0
-
-    def of(self, first: int, step: int, n_members: int) -> tuple[int, ...]:
-        key = (first, step, n_members)
-        made = self._made.get(key)
-        if made is None:
-            made = tuple(range(first, first + step * n_members, step))
-            if self._n_ranks + n_members > MAX_KEPT:
-                self._made, self._n_ranks = {}, 0
-            self._made[key] = made
-            self._n_ranks += n_members
-        return made
-
-
-_SHARED = _Shared()
-
-
 def in_short(topologies: Iterable[Topology]) -> tuple[tuple[Topology, ...], tuple[SpannedTopology, ...]]:
     """Those that have to be said in full, and the others, as they travel.
 
@@ -86,12 +62,20 @@ def in_short(topologies: Iterable[Topology]) -> tuple[tuple[Topology, ...], tupl
     short: list[SpannedTopology] = []
     for at, one in enumerate(topologies):
         step = one.members[1] - one.members[0] if len(one.members) >= LEAST else 0
-        if step < 1 or one.members != _SHARED.of(one.members[0], step, len(one.members)):
+        if not (step > 0 and _are_evenly_spaced(one, step)):
             full.append(one)
             continue
         said = {name: getattr(one, name) for name in _SAME}
         short.append(SpannedTopology(at=at, first=one.members[0], step=step, n_members=len(one.members), **said))
     return tuple(full), tuple(short)
+
+
+def _are_evenly_spaced(one: Topology, step: int) -> bool:
+    """Its members lie so far apart: those that were shared before are not compared one by one."""
+    members = one.members
+    return SHARED.made(members) is not None or (
+        not one.is_partial and members == SHARED.of(members[0], step, len(members))
+    )
 
 
 def in_full(
@@ -118,7 +102,7 @@ def in_full(
                 f"in a world of {one.world_size} ranks"
             )
         said = {name: getattr(one, name) for name in _SAME}
-        members = _SHARED.of(one.first, one.step, one.n_members)
+        members = SHARED.of(one.first, one.step, one.n_members)
         made[one.at] = Topology(job=job, attempt=attempt, members=members, **said)
     others = iter(full)
     n_all = len(full) + len(short)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import msgspec
 
 from pacehound.errors import InvalidEvent
+from pacehound.model.evenly_spaced import SHARED
 from pacehound.model.identity import event_id
 
 NEVER = -1
@@ -68,22 +69,26 @@ class Topology:
             raise InvalidEvent(f"a world of {self.world_size} ranks; at most {MAX_WORLD_RANKS} can be watched")
         if not self.members:
             raise InvalidEvent(f"communicator {self.name!r} has no members")
-        known = self.members
-        if UNKNOWN_MEMBER in known:
-            known = tuple(rank for rank in known if rank != UNKNOWN_MEMBER)
-        _check_ranks("members", known, self.world_size)
+        spaced, known = SHARED.made(self.members), self.members
+        if spaced is None:
+            if UNKNOWN_MEMBER in known:
+                known = tuple(rank for rank in known if rank != UNKNOWN_MEMBER)
+            _check_ranks("members", known, self.world_size)
+        else:
+            _check_ranks("members", (spaced[0], spaced[-1]), self.world_size)
         if len(self.members) > self.world_size:
             raise InvalidEvent(
                 f"communicator {self.name!r} has {len(self.members)} members in a world of {self.world_size} ranks"
             )
-        not_members = sorted(set(self.host_ranks) - set(known))
+        among = set(known) if spaced is None else spaced
+        not_members = sorted(rank for rank in set(self.host_ranks) if rank not in among)
         if not_members:
             raise InvalidEvent(f"host {self.host!r} announces ranks {not_members} that are no members of {self.name!r}")
 
     @property
     def is_partial(self) -> bool:
         """The host does not know all members."""
-        return UNKNOWN_MEMBER in self.members
+        return SHARED.made(self.members) is None and UNKNOWN_MEMBER in self.members
 
     def identity(self) -> str:
         """Names (job, attempt, communicator, host, its ranks)."""
@@ -296,7 +301,7 @@ def members_agree(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
     >>> members_agree((4, UNKNOWN_MEMBER), (4, 6)), members_agree((4, UNKNOWN_MEMBER), (5, 6))
     (True, False)
     """
-    if one == other:
+    if one is other or one == other:  # a tuple that is compared with itself is gone through
         return True
     return len(one) == len(other) and all(
         mine == theirs or UNKNOWN_MEMBER in (mine, theirs) for mine, theirs in zip(one, other, strict=True)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pacehound.errors import InvalidEvent
 from pacehound.model import codec
 from pacehound.model.conclusions import Conclusions
-from pacehound.model.events import MAX_WORLD_RANKS, Topology
+from pacehound.model.events import MAX_WORLD_RANKS, UNKNOWN_MEMBER, Topology
 from pacehound.model.flushes import Flush
 from pacehound.model.spans import LEAST, MAX_AT_ONCE, in_full, in_short
 
@@ -57,6 +57,30 @@ def test_a_large_world_is_short_and_all_who_read_it_share_its_ranks() -> None:
     assert isinstance(one, Flush)
     assert isinstance(other, Flush)
     assert one.topologies[0].members is other.topologies[0].members
+
+
+@pytest.mark.parametrize("first", [0, 16])
+def test_members_that_are_shared_are_asked_for_what_others_are(first: int) -> None:
+    """They are not looked at one by one."""
+    (shared,) = in_full(*in_short([topology(0, tuple(range(first, first + 64)))]), job="j", attempt=2)
+    own = replace(shared, members=tuple(range(first, first + 64)))
+    assert shared == own
+    assert shared.is_partial is own.is_partial is False
+    for wrong in ({"world_size": first + 32}, {"host_ranks": (first, 80)}, {"host_ranks": (first - 1,)}):
+        with pytest.raises(InvalidEvent) as of_shared:
+            replace(shared, **wrong)
+        with pytest.raises(InvalidEvent) as of_own:
+            replace(own, **wrong)
+        assert str(of_shared.value).split("[")[0] == str(of_own.value).split("[")[0]
+
+
+def test_a_member_that_is_not_known_is_none_of_a_span() -> None:
+    """Its place holds -1, which others may follow evenly."""
+    said = (replace(topology(0, (0,)), members=(UNKNOWN_MEMBER, *range(LEAST))),)
+    full, short = in_short(said)
+    assert (full, short) == (said, ())
+    flush = Flush(job="j", attempt=2, host="h", shard=0, topologies=said)
+    assert codec.decode(codec.encode(flush)) == [flush]
 
 
 @pytest.mark.parametrize(
