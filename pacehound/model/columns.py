@@ -21,6 +21,11 @@ _IN_NUMPY: Mapping[pa.DataType, type[np.generic]] = {
 }
 
 
+_BOOL = pa.bool_().id
+_IDS = {kind.id for kind in _IN_NUMPY}
+"""The same, as Arrow numbers its types: a type is hashed by its name."""
+
+
 def numpy_type(kind: pa.DataType) -> type[np.generic]:
     """As NumPy has a type of numbers.
 
@@ -141,15 +146,17 @@ def values_of(column: pa.Array) -> npt.NDArray[Any]:
     array([1, 2, 3], dtype=int8)
 
     """
-    kind = numpy_type(column.type)
+    kind = column.type.id
+    if kind not in _IDS:
+        numpy_type(column.type)  # says so
     if column.null_count:
         raise ValueError(f"{column.null_count} of {len(column)} values are null")
-    end = column.offset + len(column)
-    buffer = column.buffers()[1] if len(column) else b""  # of no rows there may be none
-    if kind is np.bool_:
+    if kind == _BOOL:
+        end = column.offset + len(column)
+        buffer = column.buffers()[1] if len(column) else b""  # of no rows there may be none
         bits = np.unpackbits(np.frombuffer(buffer, np.uint8), count=end if len(column) else 0, bitorder="little")
-        values = bits[column.offset :].astype(np.bool_)
+        values: npt.NDArray[Any] = bits[column.offset :].astype(np.bool_)
     else:
-        values = np.frombuffer(buffer, kind, count=end if len(column) else 0)[column.offset :]
+        values = np.from_dlpack(column)  # a fifth of the time that it takes to put it together of its buffers
     values.flags.writeable = False
     return values
