@@ -22,7 +22,8 @@ from streams.hang.rank_progress import ProgressTable
 from streams.hang.root_cause import root_cause
 from streams.hang.wait_graph import wait_graph
 from streams.hang.wording import call_of, waits_of
-from streams.rounds.signatures import packed_signatures, unpacked
+from streams.rounds.call_rows import rows_of_batch
+from streams.rounds.signatures import unpacked
 from streams.slow.imbalance import uneven_ranks
 
 
@@ -160,7 +161,7 @@ def _take(job: _Job, event: FileEvent) -> None:
 
 def _note_signatures(job: _Job, batch: CallBatch) -> None:
     """What ranks called in rounds that they have left: somebody may still be in one, with something else."""
-    packed = packed_signatures(batch)
+    packed = rows_of_batch(batch).signature
     is_collective = batch.codes("direction") == 0
     for seq, rank, value in zip(
         batch.integers("seq")[is_collective].tolist(),

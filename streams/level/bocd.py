@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streams import native_loops
+from streams.arrays_in_c import address
 from streams.level.records import record
 
 FloatArray = npt.NDArray[np.float64]
@@ -73,7 +74,7 @@ class RunLengthPosterior:
         native_loops.loaded().bocd_begin(self._address(), *map(ctypes.c_double, (level, level_spread, noise)))
 
     def _address(self) -> Any:
-        return native_loops.address(self._record, record("posterior"))
+        return address(self._record, record("posterior"))
 
     def update(self, x: float) -> None:
         """Take the next observation (finite, else ValueError)."""

@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from streams import native_loops
+from streams.arrays_in_c import address
 from streams.level.bocd import PRUNE
 from streams.level.records import record
-from streams.native_loops import address
 
 FloatArray = npt.NDArray[np.float64]
 Int64Array = npt.NDArray[np.int64]

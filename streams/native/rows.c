@@ -34,10 +34,25 @@ struct members {
     const int64_t *ascending, *order;
 };
 
+/* The lowest and the highest sequence number of some rows; of none, the lowest is the higher one. */
+struct span {
+    int64_t lowest, highest;
+};
+
+static const struct span OF_NONE = {INT64_MAX, INT64_MIN};
+
+static inline void widen(struct span *span, int64_t seq)
+{
+    span->lowest = smaller_of(span->lowest, seq);
+    span->highest = larger_of(span->highest, seq);
+}
+
 /* What there is among some rows: the first whose rank, and the first between two ranks whose peer, is no member, or
- * -1; how many are between two ranks, and of how many the times went backwards. */
+ * -1; how many are between two ranks, of how many the times went backwards, of how many a rate or the algorithm is
+ * known; and their sequence numbers. */
 struct look {
-    int64_t outsider, outside_peer, n_pairs, n_backward;
+    int64_t outsider, outside_peer, n_pairs, n_backward, n_transfers;
+    struct span seq;
 };
 
 static inline int64_t member(const struct members *known, int64_t rank)
@@ -50,8 +65,11 @@ static inline int64_t member(const struct members *known, int64_t rank)
 API void rows_look(int64_t first, int64_t after, const struct rows *rows, const struct members *known,
                    struct look *found)
 {
-    *found = (struct look){-1, -1, 0, 0};
+    *found = (struct look){-1, -1, 0, 0, 0, OF_NONE};
     for (int64_t i = first; i < after; i++) {
+        widen(&found->seq, rows->seq[i]);
+        if (rows->algorithm)
+            found->n_transfers += rows->algorithm[i] || isfinite(rows->send_rate[i]) || isfinite(rows->recv_rate[i]);
         rows->place[i] = member(known, rows->rank[i]);
         if (rows->place[i] < 0 && found->outsider < 0)
             found->outsider = i;
@@ -71,6 +89,12 @@ struct pair_row {
     int64_t row;
 };
 
+/* Sender and receiver, where their rows end in an index, and the sequence numbers of these. */
+struct pair {
+    int64_t sender, receiver, after;
+    struct span seq;
+};
+
 static int by_pair(const void *left, const void *right)
 {
     const struct pair_row *a = left, *b = right;
@@ -83,50 +107,37 @@ static int by_pair(const void *left, const void *right)
 
 /* Part the rows from `first` to before `after` by whom they are between: `index` gets collectives in order, and behind
  * them the rows of each pair, in order of sender and receiver and within a pair as they were. `pairs` gets a line for
- * each pair: sender, receiver, and where its rows end in `index`. Both and `room` have space for that many rows.
- * Returns how many are collectives, and writes how many pairs there are. */
+ * each pair. Both and `room` have space for that many rows. Returns how many are collectives, and writes their sequence
+ * numbers and how many pairs there are. */
 API int64_t rows_part(int64_t first, int64_t after, const struct rows *rows, struct pair_row *room, int64_t *index,
-                      int64_t *pairs, int64_t *n_pairs)
+                      struct pair *pairs, struct span *of_collectives, int64_t *n_pairs)
 {
     int64_t n_collectives = 0, n = 0;
+    *of_collectives = OF_NONE;
     *n_pairs = 0;
     for (int64_t i = first; i < after; i++) {
         if (!rows->direction || !rows->direction[i]) {
             index[n_collectives++] = i;
+            widen(of_collectives, rows->seq[i]);
             continue;
         }
         bool sends = rows->direction[i] == SEND;
         room[n++] = (struct pair_row){sends ? rows->rank[i] : rows->peer[i], sends ? rows->peer[i] : rows->rank[i], i};
     }
     qsort(room, (size_t)n, sizeof(*room), by_pair);
-    int64_t *at = index + n_collectives, *line = pairs;
+    int64_t *at = index + n_collectives;
     for (int64_t i = 0; i < n; i++) {
+        struct pair *pair = pairs + *n_pairs;
+        if (!i || room[i].sender != room[i - 1].sender || room[i].receiver != room[i - 1].receiver)
+            *pair = (struct pair){room[i].sender, room[i].receiver, 0, OF_NONE};
         at[i] = room[i].row;
+        widen(&pair->seq, rows->seq[at[i]]);
         if (i == n - 1 || room[i].sender != room[i + 1].sender || room[i].receiver != room[i + 1].receiver) {
-            line[0] = room[i].sender;
-            line[1] = room[i].receiver;
-            line[2] = n_collectives + i + 1;
-            line += 3;
+            pair->after = n_collectives + i + 1;
             (*n_pairs)++;
         }
     }
     return n_collectives;
-}
-
-/* Times as they can be; returns of how many rows they go backwards: their starts and ends are taken for unseen. */
-API int64_t rows_without_backward_times(int64_t n_rows, int64_t *times)
-{
-    int64_t *launch = times, *start = times + n_rows, *end = start + n_rows;
-    int64_t n_backward = 0;
-    for (int64_t i = 0; i < n_rows; i++) {
-        bool is_negative = launch[i] < 0 || start[i] < 0 || end[i] < 0;
-        bool is_backward = is_negative || (end[i] > 0 && (end[i] < launch[i] || end[i] < start[i]));
-        n_backward += is_backward;
-        launch[i] = larger_of(launch[i], 0);
-        if (is_backward)
-            start[i] = end[i] = 0;
-    }
-    return n_backward;
 }
 
 /* Some rows: those that `index` names, or, where it is NULL, `n` from `first` on. */
@@ -138,17 +149,6 @@ struct some {
 static inline int64_t row_of(const struct some *some, int64_t i)
 {
     return some->index ? some->index[i] : some->first + i;
-}
-
-/* The lowest and the highest sequence number of some rows, of which there is at least one. */
-API void rows_span(const struct some *some, const struct rows *rows, int64_t *span)
-{
-    span[0] = span[1] = rows->seq[row_of(some, 0)];
-    for (int64_t i = 1; i < some->n; i++) {
-        int64_t seq = rows->seq[row_of(some, i)];
-        span[0] = smaller_of(span[0], seq);
-        span[1] = larger_of(span[1], seq);
-    }
 }
 
 /* The open rounds: a line for each, and in it a place for each member. Arrays of the caller, in C order; the last three

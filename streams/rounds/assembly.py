@@ -14,13 +14,12 @@ from streams.rounds.call_rows import CallRows
 from streams.rounds.room import from_snapshot
 from streams.rounds.row_loops import (
     GridInC,
+    SomeRows,
     complete_lines,
     drop_head,
     grid_in_c,
     overdue_lines,
     put_rows,
-    some_in_c,
-    span_of,
     take_lines,
 )
 
@@ -191,14 +190,12 @@ class RoundGrid:
         unseen = np.full((2, capacity, self.n_ranks), np.nan)
         return _Extras(unseen[0], unseen[1], np.zeros(capacity, np.int8))
 
-    def add(
-        self, rows: CallRows, chosen: slice | Int64Array, *, is_pair: bool = False, has_transfers: bool = False
-    ) -> bool:
+    def add(self, rows: CallRows, some: SomeRows, *, is_pair: bool = False, has_transfers: bool = False) -> bool:
         """Put rows into the grid, unless rounds stand in their way that may be complete (`close_complete`).
 
         Parameters
         ----------
-        rows, chosen
+        rows, some
             Which ones; their places are known (`CallRows.place`).
         is_pair
             The grid is that of a sender and a receiver.
@@ -216,10 +213,9 @@ class RoundGrid:
             Sequence numbers of one batch lie too far apart to be true; none of its rows is used then.
 
         """
-        some = some_in_c(chosen)
-        if some.n == 0:
+        if some.in_c.n == 0:
             return True
-        low, high = span_of(some, rows.in_c)
+        low, high = some.lowest_seq, some.highest_seq
         if self._base is None:
             # Rounds complete out of order, so the first rows seen need not be those of the first round.
             self._base, self._first_seen = max(0, low - self._slack), low

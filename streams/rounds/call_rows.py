@@ -7,7 +7,7 @@ columns lie; whoever joins the rows of a communicator says which ones they are.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,12 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from pacehound.model.calls import DIRECTIONS, CallBatch
-from pacehound.model.codes import ALGORITHMS as CALL_ALGORITHMS
+from pacehound.model.codes import ALGORITHMS, PROTOCOLS
 from pacehound.model.columns import values_of
-from pacehound.model.flushes import Flush
-from pacehound.model.rounds import ALGORITHMS
-from streams.rounds.row_loops import RowsInC, columns_in_c, without_backward_times
-from streams.rounds.signatures import flush_signatures, packed_signatures
+from pacehound.model.flushes import ALWAYS, Flush
+from streams.rounds.call_loops import ReadyCalls, ready
+from streams.rounds.row_loops import RowsInC, columns_in_c
 
 Int64Array = npt.NDArray[np.int64]
 Int32Array = npt.NDArray[np.int32]
@@ -33,8 +32,14 @@ Transfers = tuple[Float64Array, Float64Array, Int8Array] | tuple[None, None, Non
 
 NONE, SEND = (DIRECTIONS.index(name) for name in ("none", "send"))
 
-_ALGORITHM_CODES = {name: number for number, name in enumerate(ALGORITHMS)}
-_ROUND_ALGORITHM = np.array([_ALGORITHM_CODES.get(name, 0) for name in CALL_ALGORITHMS], np.int8)
+_CODED = ("op", "dtype", "redop", "direction")
+_OF_WORDS = {
+    name: {word: code for code, word in enumerate(words)}
+    for name, words in (("algorithm", ALGORITHMS), ("protocol", PROTOCOLS))
+}
+"""Of a batch these are words."""
+
+_NUMBERS = ("rank", "seq", "count", "peer", "launch_ns", "start_ns", "end_ns", "send_rate", "recv_rate")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -89,12 +94,6 @@ class CallRows:
         changed[where] = peers
         return replace(self, peer=changed)
 
-    def has_transfers(self, where: slice) -> bool:
-        """One of these rows has a rate, or an algorithm."""
-        if self.send_rate is None or self.recv_rate is None or self.algorithm is None:
-            return False
-        return _has_transfers(self.send_rate[where], self.recv_rate[where], self.algorithm[where])
-
 
 _IN_C = (
     "rank", "peer", "direction", "seq", "op", "size_bytes", "arrival_ns", "start_ns", "end_ns", "signature",
@@ -104,92 +103,47 @@ _IN_C = (
 
 def rows_of_batch(batch: CallBatch) -> CallRows:
     """The rows of a batch."""
-    names = batch.rows.column("algorithm").dictionary
-    table = np.array([_ALGORITHM_CODES.get(str(name).lower(), 0) for name in names.to_pylist()] or [0], np.int8)
-    algorithm = table[values_of(batch.rows.column("algorithm").indices)] if table.any() else None
-    return _rows(
-        batch.column,
-        batch.codes,
-        size_bytes=batch.size_bytes(),
-        signature=packed_signatures(batch),
-        transfers=_transfers(
-            len(batch),
-            batch.column("send_rate").astype(np.float64, copy=False),
-            batch.column("recv_rate").astype(np.float64, copy=False),
-            algorithm,
-        ),
-    )
+    columns = {name: batch.column(name) for name in _NUMBERS} | {name: batch.codes(name) for name in _CODED}
+    for name, codes in _OF_WORDS.items():
+        words = batch.rows.column(name)
+        table = np.array([codes.get(str(word).lower(), 0) for word in words.dictionary.to_pylist()], np.int8)
+        if table.any():  # most sources do not know
+            columns[name] = table[values_of(words.indices)]
+    return _rows(columns, ready(len(batch), columns))
 
 
 def rows_of_flush(flush: Flush) -> CallRows:
     """The rows of a flush, of all its communicators."""
-    return _rows(
-        flush.column,
-        flush.column,
-        size_bytes=flush.size_bytes(),
-        signature=flush_signatures(flush),
-        transfers=transfers_of_flush(flush),
-    )
+    columns = {**{name: flush.column(name) for name in (*ALWAYS, "peer")}, **flush.columns}
+    return _rows(columns, ready(len(flush), columns))
 
 
-def transfers_of_flush(flush: Flush) -> Transfers:
-    """Rates and algorithms of the rows of a flush."""
-    rates: list[Any] = [flush.columns.get(name) for name in ("send_rate", "recv_rate")]
-    codes = flush.columns.get("algorithm")
-    return _transfers(len(flush), rates[0], rates[1], None if codes is None else _ROUND_ALGORITHM[codes])
-
-
-def _rows(
-    column: Callable[[str], Any],
-    codes: Callable[[str], Any],
-    *,
-    size_bytes: Int64Array,
-    signature: Int64Array,
-    transfers: Transfers,
-) -> CallRows:
-    times = [column(name).astype(np.int64, copy=False) for name in ("launch_ns", "start_ns", "end_ns")]
-    launch, start, end, n_backward = without_backward_times(*times)
-    direction = codes("direction")
-    send_rate, recv_rate, algorithm = transfers
+def _rows(columns: Mapping[str, npt.NDArray[Any]], made: ReadyCalls) -> CallRows:
+    send_rate, recv_rate, algorithm = transfers_of(columns, made)
     return CallRows(
-        rank=column("rank"),
-        peer=column("peer"),
-        direction=direction if direction.any() else None,
-        seq=column("seq").astype(np.int64, copy=False),
-        op=codes("op"),
-        size_bytes=size_bytes,
-        arrival_ns=launch,
-        start_ns=start,
-        end_ns=end,
-        signature=signature,
-        is_backward=_backward(*times) if n_backward else None,
+        rank=columns["rank"],
+        peer=columns["peer"],
+        direction=columns["direction"] if made.n_pairs else None,
+        seq=columns["seq"],
+        op=columns["op"],
+        size_bytes=made.size_bytes,
+        arrival_ns=made.launch_ns,
+        start_ns=made.start_ns,
+        end_ns=made.end_ns,
+        signature=made.signature,
+        is_backward=made.is_backward if made.n_backward else None,
         send_rate=send_rate,
         recv_rate=recv_rate,
         algorithm=algorithm,
     )
 
 
-def _transfers(
-    n_rows: int, send_rate: Float64Array | None, recv_rate: Float64Array | None, algorithm: Int8Array | None
-) -> Transfers:
-    if not _has_transfers(send_rate, recv_rate, algorithm):
+def transfers_of(columns: Mapping[str, npt.NDArray[Any]], made: ReadyCalls) -> Transfers:
+    """Rates and algorithms of rows."""
+    if not made.n_transfers:
         return None, None, None
-    return (
-        np.full(n_rows, np.nan) if send_rate is None else send_rate,
-        np.full(n_rows, np.nan) if recv_rate is None else recv_rate,
-        np.zeros(n_rows, np.int8) if algorithm is None else algorithm,
+    send_rate, recv_rate = (
+        columns[name] if name in columns else np.full(len(made.algorithm), np.nan)
+        for name in ("send_rate", "recv_rate")
     )
-
-
-def _has_transfers(send_rate: Float64Array | None, recv_rate: Float64Array | None, algorithm: Int8Array | None) -> bool:
-    """A row has a rate, or an algorithm."""
-    if algorithm is not None and algorithm.any():
-        return True
-    return any(rate is not None and bool(np.isfinite(rate).any()) for rate in (send_rate, recv_rate))
-
-
-def _backward(launch: Int64Array, start: Int64Array, end: Int64Array) -> BoolArray:
-    """Which rows `without_backward_times` has counted."""
-    is_negative = (launch < 0) | (start < 0) | (end < 0)
-    backward: BoolArray = is_negative | ((end > 0) & ((end < launch) | (end < start)))
-    return backward
+    return send_rate, recv_rate, made.algorithm

@@ -41,7 +41,7 @@ from streams.rounds.hosts_of_communicator import HostOfCommunicator, HostState
 from streams.rounds.iterations import IterationTracker
 from streams.rounds.merge import CLOSED_NS
 from streams.rounds.mismatches import MismatchWatch
-from streams.rounds.row_loops import Look, look_at, members_in_c, parted
+from streams.rounds.row_loops import Look, SomeRows, all_rows, look_at, members_in_c, parted
 
 StageOneEvent = Digested | SignatureMismatch | IterationSample | Progress | Topology | Markers | Watermark
 
@@ -165,7 +165,7 @@ class CommunicatorOperator:
             known.ranks |= ranks
             known.closed = False
             self._gone -= known.ranks
-        return [replace(topology, members=self.members)]
+        return [topology if topology.members is self.members else replace(topology, members=self.members)]
 
     def on_calls(self, batch: CallBatch) -> list[StageOneEvent]:
         """A host's rows; they wait in the grid until a progress promises that all are there."""
@@ -189,7 +189,7 @@ class CommunicatorOperator:
             self._table.put(digests_of_calls(rows, where), places)
             return []
         self._sees, self._source = sees, source
-        return self._add(rows, where, has_pairs=found.n_pairs > 0)
+        return self._add(rows, where, found)
 
     def places_of_digests(
         self, rows: CallRows, where: slice, host: str, sees: Sees, source: str
@@ -230,33 +230,27 @@ class CommunicatorOperator:
                 lines[row], cells[row] = line, first + (not is_sender)
         return lines, cells
 
-    def _add(self, rows: CallRows, where: slice, *, has_pairs: bool) -> list[StageOneEvent]:
-        has_transfers = rows.has_transfers(where)
-        if not has_pairs:
-            return self._put(self._collectives, rows, where, has_transfers=has_transfers)
+    def _add(self, rows: CallRows, where: slice, found: Look) -> list[StageOneEvent]:
+        has_transfers = found.n_transfers > 0
+        if not found.n_pairs:
+            return self._put(self._collectives, rows, all_rows(where, found), has_transfers=has_transfers)
         collectives, pairs = parted(rows.in_c, where)
         events = self._put(self._collectives, rows, collectives, has_transfers=has_transfers)
-        for pair, chosen in pairs:
+        for pair, some in pairs:
             grid = self._pairs.get(pair)
             if grid is None:
                 grid = self._pairs[pair] = RoundGrid(2)
-            events += self._put(grid, rows, chosen, is_pair=True, has_transfers=has_transfers)
+            events += self._put(grid, rows, some, is_pair=True, has_transfers=has_transfers)
             self._of_calls.fresh.add(pair)
         return events
 
     def _put(
-        self,
-        grid: RoundGrid,
-        rows: CallRows,
-        chosen: slice | Int64Array,
-        *,
-        is_pair: bool = False,
-        has_transfers: bool,
+        self, grid: RoundGrid, rows: CallRows, some: SomeRows, *, is_pair: bool = False, has_transfers: bool
     ) -> list[StageOneEvent]:
-        if grid.add(rows, chosen, is_pair=is_pair, has_transfers=has_transfers):
+        if grid.add(rows, some, is_pair=is_pair, has_transfers=has_transfers):
             return []
         events = self._advance()
-        grid.add(rows, chosen, is_pair=is_pair, has_transfers=has_transfers)
+        grid.add(rows, some, is_pair=is_pair, has_transfers=has_transfers)
         return events
 
     def _outsiders(self, rows: CallRows, where: slice) -> InvalidEvent:

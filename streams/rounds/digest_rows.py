@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from pacehound.model.flushes import Flush
+from pacehound.model.flushes import ALWAYS, Flush
 from pacehound.model.rounds import Lines, columns_at
-from streams.rounds.call_rows import CallRows, transfers_of_flush
-from streams.rounds.row_loops import without_backward_times
+from streams.rounds.call_loops import ready
+from streams.rounds.call_rows import CallRows, transfers_of
 
 Int64Array = npt.NDArray[np.int64]
 Float64Array = npt.NDArray[np.float64]
@@ -60,18 +61,18 @@ def digests_of_calls(rows: CallRows, where: slice) -> DigestRows:
 
 def digests_of_flush(flush: Flush) -> DigestRows | None:
     """All rows of a flush, which are digests; `None` where some of their times go backwards, which is to be counted."""
-    times = [flush.column(name).astype(np.int64, copy=False) for name in ("launch_ns", "start_ns", "end_ns")]
-    launch_ns, start_ns, end_ns, n_backward = without_backward_times(*times)
-    if n_backward:
+    columns: dict[str, npt.NDArray[Any]] = {**{name: flush.column(name) for name in ALWAYS}, **flush.columns}
+    made = ready(len(flush), columns)
+    if made.n_backward:
         return None
-    send_rate, recv_rate, algorithm = transfers_of_flush(flush)
+    send_rate, recv_rate, algorithm = transfers_of(columns, made)
     return DigestRows(
-        seq=flush.column("seq").astype(np.int64, copy=False),
-        op=flush.column("op").astype(np.int8, copy=False),
-        size_bytes=flush.size_bytes(),
-        arrival_ns=launch_ns,
-        start_ns=start_ns,
-        end_ns=end_ns,
+        seq=columns["seq"],
+        op=columns["op"],
+        size_bytes=made.size_bytes,
+        arrival_ns=made.launch_ns,
+        start_ns=made.start_ns,
+        end_ns=made.end_ns,
         send_rate=send_rate,
         recv_rate=recv_rate,
         algorithm=algorithm,

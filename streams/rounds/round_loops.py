@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from pacehound.model.calls import OPS
 from streams import native_loops
-from streams.native_loops import address
+from streams.arrays_in_c import address
 
 Int64Array = npt.NDArray[np.int64]
 Int8Array = npt.NDArray[np.int8]

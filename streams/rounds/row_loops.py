@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from streams import native_loops
-from streams.native_loops import address, column, pointer
+from streams.arrays_in_c import address, column, pointer
 
 Int64Array = npt.NDArray[np.int64]
 Int32Array = npt.NDArray[np.int32]
@@ -60,16 +61,36 @@ class Look(ctypes.Structure):
         How many are between two ranks.
     n_backward
         Of how many the times went backwards.
+    n_transfers
+        Of how many a rate or the algorithm is known.
+    lowest_seq, highest_seq
+        Their sequence numbers; of no row, the lowest is the higher one.
 
     """
 
-    _fields_ = (("outsider", _COUNT), ("outside_peer", _COUNT), ("n_pairs", _COUNT), ("n_backward", _COUNT))
+    _fields_ = tuple(
+        (name, _COUNT)
+        for name in (
+            "outsider", "outside_peer", "n_pairs", "n_backward", "n_transfers", "lowest_seq", "highest_seq",
+        )
+    )  # fmt: skip
 
 
 class SomeInC(ctypes.Structure):
     """`struct some` of native/rows.c: rows next to each other, or those that an index names."""
 
     _fields_ = (("first", _COUNT), ("n", _COUNT), *_pointers("index"))
+
+
+@dataclass(slots=True)
+class SomeRows:
+    """Rows that go into one grid, in order, and the lowest and the highest of their sequence numbers."""
+
+    in_c: SomeInC
+    lowest_seq: int
+    highest_seq: int
+    index: Int64Array | None = None
+    """Which they are, where they are not next to each other; C reads it."""
 
 
 class GridInC(ctypes.Structure):
@@ -116,13 +137,6 @@ def grid_in_c(width: int, arrays: Sequence[npt.NDArray[Any]]) -> GridInC:
     return GridInC(width, *map(pointer, arrays, _OF_GRID))
 
 
-def some_in_c(chosen: slice | Int64Array) -> SomeInC:
-    """Rows next to each other, or by their index, which must be kept as long."""
-    if isinstance(chosen, slice):
-        return SomeInC(chosen.start, chosen.stop - chosen.start, None)
-    return SomeInC(0, len(chosen), pointer(chosen, _INT64))
-
-
 def look_at(rows: RowsInC, where: slice, members: MembersInC) -> Look:
     """Write the places of the ranks of some rows, and tell what there is among them."""
     found = Look()
@@ -132,13 +146,15 @@ def look_at(rows: RowsInC, where: slice, members: MembersInC) -> Look:
     return found
 
 
-def parted(rows: RowsInC, where: slice) -> tuple[Int64Array, list[tuple[tuple[int, int], Int64Array]]]:
-    """Which of some rows are collectives, and which are those of each pair of sender and receiver, in order of pairs.
+def all_rows(where: slice, found: Look) -> SomeRows:
+    """The rows that were looked at, all of them."""
+    return SomeRows(SomeInC(where.start, where.stop - where.start, None), found.lowest_seq, found.highest_seq)
 
-    All of them are indices, ascending; the columns are not looked at besides `direction`, `rank` and `peer`.
-    """
+
+def parted(rows: RowsInC, where: slice) -> tuple[SomeRows, list[tuple[tuple[int, int], SomeRows]]]:
+    """Which of some rows are collectives, and which those of each pair of sender and receiver, in order of pairs."""
     n = where.stop - where.start
-    memory, n_pairs = np.empty(6 * n, np.int64), _COUNT(0)
+    memory, span, n_pairs = np.empty((2 + 1 + _N_PAIR) * n, np.int64), (_COUNT * 2)(), _COUNT(0)
     first = pointer(memory)
     part = native_loops.loaded().rows_part
     part.restype = _COUNT
@@ -149,37 +165,25 @@ def parted(rows: RowsInC, where: slice) -> tuple[Int64Array, list[tuple[tuple[in
         ctypes.c_void_p(first),
         ctypes.c_void_p(first + 16 * n),
         ctypes.c_void_p(first + 24 * n),
+        span,
         ctypes.byref(n_pairs),
     )
-    index, lines = memory[2 * n : 3 * n], memory[3 * n : 3 * n + 3 * n_pairs.value].reshape(-1, 3).tolist()
-    collectives, pairs = index[:end], []
-    for sender, receiver, after in lines:
-        pairs.append(((sender, receiver), index[end:after]))
+    index, lines = memory[2 * n : 3 * n], memory[3 * n : 3 * n + _N_PAIR * n_pairs.value].reshape(-1, _N_PAIR)
+    at = first + 16 * n
+    collectives, pairs = SomeRows(SomeInC(0, end, at), span[0], span[1], index[:end]), []
+    for sender, receiver, after, lowest, highest in lines.tolist():
+        some = SomeRows(SomeInC(0, after - end, at + 8 * end), lowest, highest, index[end:after])
+        pairs.append(((sender, receiver), some))
         end = after
     return collectives, pairs
 
 
-def without_backward_times(
-    launch: Int64Array, start: Int64Array, end: Int64Array
-) -> tuple[Int64Array, Int64Array, Int64Array, int]:
-    """Times as they can be, and of how many rows they go backwards: their starts and ends are taken for unseen."""
-    times = np.array((launch, start, end), np.int64)
-    take = native_loops.loaded().rows_without_backward_times
-    take.restype = _COUNT
-    n_backward = take(_COUNT(len(launch)), address(times))
-    launched, started, ended = times
-    return launched, started, ended, n_backward
-
-
-def span_of(some: SomeInC, rows: RowsInC) -> tuple[int, int]:
-    """The lowest and the highest sequence number of some rows, of which there is at least one."""
-    span = (_COUNT * 2)()
-    native_loops.loaded().rows_span(ctypes.byref(some), ctypes.byref(rows), span)
-    return span[0], span[1]
+_N_PAIR = 5
+"""Numbers in `struct pair` of native/rows.c."""
 
 
 def put_rows(
-    some: SomeInC, rows: RowsInC, base: int, grid: GridInC, *, is_pair: bool, has_transfers: bool
+    some: SomeRows, rows: RowsInC, base: int, grid: GridInC, *, is_pair: bool, has_transfers: bool
 ) -> tuple[int, int]:
     """Put rows into a grid whose first line is `base`; how many came late, and how many came twice.
 
@@ -201,7 +205,7 @@ def put_rows(
     """
     n_late, n_twice = _COUNT(0), _COUNT(0)
     native_loops.loaded().rows_put(
-        ctypes.byref(some),
+        ctypes.byref(some.in_c),
         ctypes.byref(rows),
         ctypes.c_bool(is_pair),
         ctypes.c_bool(has_transfers),

@@ -10,37 +10,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
-from pacehound.model.calls import CallBatch
 from pacehound.model.codes import ALGORITHMS, DTYPES, OPS, PROTOCOLS, REDOPS
-from pacehound.model.columns import values_of
 from pacehound.model.events import CallSignature, OpenCall
-from pacehound.model.flushes import Flush
-
-Int64Array = npt.NDArray[np.int64]
 
 # all_gather, reduce_scatter, gather and scatter have variants with a size of their own on each rank, all_to_all too.
 EQUAL_COUNTS = frozenset({"all_reduce", "broadcast", "reduce"})
 REDUCING = frozenset({"all_reduce", "reduce", "reduce_scatter"})
 ROOTED = frozenset({"broadcast", "reduce", "gather", "scatter"})
 
-_IS_COUNTED = np.array([op in EQUAL_COUNTS for op in OPS])
-_IS_REDUCING = np.array([op in REDUCING for op in OPS])
-_IS_ROOTED = np.array([op in ROOTED for op in OPS])
-
 # A packed signature, from the lowest bit: operation, dtype, reduction, algorithm, protocol, root + 1, count + 1. 0 is
 # "not known".
 _OP_BITS, _DTYPE_BITS, _REDOP_BITS, _ALGORITHM_BITS, _PROTOCOL_BITS, _ROOT_BITS, _COUNT_BITS = 4, 5, 4, 3, 2, 18, 27
-_DTYPE_AT = _OP_BITS
-_REDOP_AT = _DTYPE_AT + _DTYPE_BITS
-_ALGORITHM_AT = _REDOP_AT + _REDOP_BITS
-_PROTOCOL_AT = _ALGORITHM_AT + _ALGORITHM_BITS
-_ROOT_AT = _PROTOCOL_AT + _PROTOCOL_BITS
-_COUNT_AT = _ROOT_AT + _ROOT_BITS
+DTYPE_AT = _OP_BITS
+REDOP_AT = DTYPE_AT + _DTYPE_BITS
+ALGORITHM_AT = REDOP_AT + _REDOP_BITS
+PROTOCOL_AT = ALGORITHM_AT + _ALGORITHM_BITS
+ROOT_AT = PROTOCOL_AT + _PROTOCOL_BITS
+COUNT_AT = ROOT_AT + _ROOT_BITS
+N_COUNTS = (1 << _COUNT_BITS) - 1
+"""Counts are kept modulo this, so that two that differ by a multiple of it look alike."""
 
 KNOWN_SIGNATURES = 1_024
 """A job calls the same few things again and again, and each promise of each host names what its ranks are in."""
@@ -48,44 +37,6 @@ KNOWN_SIGNATURES = 1_024
 _OP_CODE, _DTYPE_CODE, _REDOP_CODE, _ALGORITHM_CODE, _PROTOCOL_CODE = (
     {name: code for code, name in enumerate(names)} for names in (OPS, DTYPES, REDOPS, ALGORITHMS, PROTOCOLS)
 )
-
-
-def packed_signatures(batch: CallBatch) -> Int64Array:
-    """The signature of each row as one number, shape `(n_calls,)`; equal calls have equal numbers.
-
-    Counts are kept modulo 2**27 - 1, so that two that differ by a multiple of it look alike.
-    """
-    numbers = _packed(
-        batch.codes("op"), batch.integers("count"), batch.codes("dtype"), batch.codes("redop"), batch.integers("peer")
-    )
-    for column, code_of, at in (
-        ("algorithm", _ALGORITHM_CODE, _ALGORITHM_AT),
-        ("protocol", _PROTOCOL_CODE, _PROTOCOL_AT),
-    ):
-        names = batch.rows.column(column)
-        codes = np.array([code_of.get(name.lower(), 0) for name in names.dictionary.to_pylist()], np.int64)
-        if codes.any():  # most sources do not know
-            numbers |= codes[values_of(names.indices)] << at
-    return numbers
-
-
-def flush_signatures(flush: Flush) -> Int64Array:
-    """The same of the rows of a flush, shape `(n_rows,)`."""
-    numbers = _packed(*(flush.column(name) for name in ("op", "count", "dtype", "redop", "peer")))
-    for name, at in (("algorithm", _ALGORITHM_AT), ("protocol", _PROTOCOL_AT)):
-        if name in flush.columns:
-            numbers |= flush.columns[name].astype(np.int64) << at
-    return numbers
-
-
-def _packed(op: Any, count: Any, dtype: Any, redop: Any, peer: Any) -> Int64Array:
-    is_counted = _IS_COUNTED[op]
-    numbers: Int64Array = op.astype(np.int64)
-    numbers |= np.where(is_counted, dtype.astype(np.int64) << _DTYPE_AT, 0)
-    numbers |= np.where(is_counted & (count >= 0), (count % ((1 << _COUNT_BITS) - 1) + 1) << _COUNT_AT, 0)
-    numbers |= np.where(_IS_REDUCING[op], redop.astype(np.int64) << _REDOP_AT, 0)
-    numbers |= np.where(_IS_ROOTED[op], (peer.astype(np.int64) + 1) << _ROOT_AT, 0)
-    return numbers
 
 
 @lru_cache(KNOWN_SIGNATURES)
@@ -97,28 +48,28 @@ def packed(signature: CallSignature) -> int:
     """
     return (
         _OP_CODE.get(signature.op, 0)
-        | _DTYPE_CODE.get(signature.dtype, 0) << _DTYPE_AT
-        | _REDOP_CODE.get(signature.redop, 0) << _REDOP_AT
-        | _ALGORITHM_CODE.get(signature.algorithm, 0) << _ALGORITHM_AT
-        | _PROTOCOL_CODE.get(signature.protocol, 0) << _PROTOCOL_AT
-        | (signature.root + 1) << _ROOT_AT
-        | (signature.count % ((1 << _COUNT_BITS) - 1) + 1 if signature.count >= 0 else 0) << _COUNT_AT
+        | _DTYPE_CODE.get(signature.dtype, 0) << DTYPE_AT
+        | _REDOP_CODE.get(signature.redop, 0) << REDOP_AT
+        | _ALGORITHM_CODE.get(signature.algorithm, 0) << ALGORITHM_AT
+        | _PROTOCOL_CODE.get(signature.protocol, 0) << PROTOCOL_AT
+        | (signature.root + 1) << ROOT_AT
+        | (signature.count % N_COUNTS + 1 if signature.count >= 0 else 0) << COUNT_AT
     )
 
 
 @lru_cache(KNOWN_SIGNATURES)
 def unpacked(number: int) -> CallSignature:
     """The signature behind a number."""
-    dtype = (number >> _DTYPE_AT) & ((1 << _DTYPE_BITS) - 1)
-    redop = (number >> _REDOP_AT) & ((1 << _REDOP_BITS) - 1)
+    dtype = (number >> DTYPE_AT) & ((1 << _DTYPE_BITS) - 1)
+    redop = (number >> REDOP_AT) & ((1 << _REDOP_BITS) - 1)
     return CallSignature(
         OPS[number & ((1 << _OP_BITS) - 1)],
-        count=((number >> _COUNT_AT) & ((1 << _COUNT_BITS) - 1)) - 1,
+        count=((number >> COUNT_AT) & ((1 << _COUNT_BITS) - 1)) - 1,
         dtype=DTYPES[dtype] if dtype else "",
         redop=REDOPS[redop] if redop else "",
-        root=((number >> _ROOT_AT) & ((1 << _ROOT_BITS) - 1)) - 1,
-        algorithm=ALGORITHMS[(number >> _ALGORITHM_AT) & ((1 << _ALGORITHM_BITS) - 1)],
-        protocol=PROTOCOLS[(number >> _PROTOCOL_AT) & ((1 << _PROTOCOL_BITS) - 1)],
+        root=((number >> ROOT_AT) & ((1 << _ROOT_BITS) - 1)) - 1,
+        algorithm=ALGORITHMS[(number >> ALGORITHM_AT) & ((1 << _ALGORITHM_BITS) - 1)],
+        protocol=PROTOCOLS[(number >> PROTOCOL_AT) & ((1 << _PROTOCOL_BITS) - 1)],
     )
 
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from pacehound.model.calls import OPS
 from streams import native_loops
-from streams.native_loops import address, pointer
+from streams.arrays_in_c import address, pointer
 from streams.rounds.round_loops import ENDS_FOR_ALL
 from streams.slow.thresholds import AT_ONCE_NS, AT_ONCE_SHARE, BESIDE_SHARE
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streams import native_loops
-from streams.native_loops import address, pointer
+from streams.arrays_in_c import address, pointer
 
 Int64Array = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streams import native_loops
-from streams.native_loops import address, pointer
+from streams.arrays_in_c import address, pointer
 from streams.whatif.graph import Graph
 
 FloatArray = npt.NDArray[np.floating[Any]]

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streams import native_loops
-from streams.native_loops import address
+from streams.arrays_in_c import address
 from streams.whatif.reader import NUMBERS, OpTable
 
 FloatArray = npt.NDArray[np.floating[Any]]

@@ -5,6 +5,7 @@ import ctypes
 import numpy as np
 
 from streams import native_loops
+from streams.arrays_in_c import address
 from streams.level.records import record
 
 WHOLE, NUMBER, YES = ctypes.c_int64, ctypes.c_double, ctypes.c_bool
@@ -19,7 +20,7 @@ def called(name, gives, *arguments):
 def rows(values):
     """A series, and how many rows it has."""
     values = np.ascontiguousarray(values, np.float64)
-    return native_loops.address(values), WHOLE(len(values))
+    return address(values), WHOLE(len(values))
 
 
 def new(name):
@@ -32,7 +33,7 @@ def level(log_times):
 
 
 def measure(log_times, is_averaged, into):
-    called("measure", None, *rows(log_times), YES(is_averaged), native_loops.address(into, record("measure")))
+    called("measure", None, *rows(log_times), YES(is_averaged), address(into, record("measure")))
 
 
 def standard_error(noise, correlation, n_known, n):
@@ -65,11 +66,11 @@ def rows_per_block(steps_per_row):
 
 def push(drift, step, time_ns, log_time, steps_per_row):
     at = (WHOLE(step), WHOLE(time_ns), NUMBER(log_time), NUMBER(steps_per_row))
-    return called("drift_push", YES, native_loops.address(drift, record("drift")), *at)
+    return called("drift_push", YES, address(drift, record("drift")), *at)
 
 
 def drop_since(drift, step):
-    called("drift_drop_since", None, native_loops.address(drift, record("drift")), WHOLE(step))
+    called("drift_drop_since", None, address(drift, record("drift")), WHOLE(step))
 
 
 def highest_quarter(before):
@@ -83,14 +84,14 @@ def onset(known, base, reach):
 
 
 def remember(pattern, index, value):
-    kept = native_loops.address(pattern, record("pattern"))
+    kept = address(pattern, record("pattern"))
     return called("pattern_remember", YES, kept, WHOLE(index), NUMBER(value))
 
 
 def look(pattern):
-    return called("pattern_look", YES, native_loops.address(pattern, record("pattern")))
+    return called("pattern_look", YES, address(pattern, record("pattern")))
 
 
 def offset_of(pattern, index):
     kept = np.array([pattern], record("pattern"))
-    return called("pattern_offset_of", NUMBER, native_loops.address(kept), WHOLE(index))
+    return called("pattern_offset_of", NUMBER, address(kept), WHOLE(index))

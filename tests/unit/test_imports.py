@@ -79,7 +79,7 @@ BESIDE = {
     "pacehound": {"clock", "errors", "settings"},
     "collector": set(),
     "actuators": {"decision", "looks", "now"},
-    "streams": {"native_loops", "pipeline", "spread"},
+    "streams": {"arrays_in_c", "native_loops", "pipeline", "spread"},
     "simulator": None,
     "web": {"source"},
 }

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from pacehound.errors import InvalidEvent
 from streams.rounds.assembly import MAX_OPEN_CELLS, RoundGrid
 from streams.rounds.call_rows import CallRows
+from streams.rounds.row_loops import SomeInC, SomeRows
 from tests.fakes.examples import examples
 
 
@@ -34,7 +35,7 @@ def add(grid, place, seq, *, size_bytes=1, has_rates=False):
         algorithm=np.ones(n, np.int8) if has_rates else None,
     )
     rows.place[:] = place
-    grid.add(rows, slice(0, n), has_transfers=has_rates)
+    grid.add(rows, SomeRows(SomeInC(0, n, None), min(seq, default=0), max(seq, default=0)), has_transfers=has_rates)
 
 
 def test_of_two_rows_for_one_place_the_first_counts():

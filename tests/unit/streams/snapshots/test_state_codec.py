@@ -35,6 +35,7 @@ from streams.level.changepoint import ChangepointDetector
 from streams.pipeline import Pipeline
 from streams.rounds.assembly import RoundGrid
 from streams.rounds.call_rows import rows_of_batch
+from streams.rounds.row_loops import SomeInC, SomeRows
 from streams.snapshots import schema
 from streams.snapshots.codec import MalformedState, StateCodec, UnknownState
 from streams.snapshots.schema import SCHEMA_VERSION, state_codec
@@ -328,7 +329,7 @@ def grid_with_rows(*, has_transfers: bool) -> RoundGrid:
     )  # fmt: skip
     rows, grid = rows_of_batch(batch), RoundGrid(2)
     rows.place[:] = rows.rank
-    grid.add(rows, slice(0, 1), has_transfers=has_transfers)
+    grid.add(rows, SomeRows(SomeInC(0, 1, None), 3, 3), has_transfers=has_transfers)
     return grid
 
 
