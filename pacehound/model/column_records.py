@@ -164,8 +164,9 @@ def _read_flush(resource: Attributes, attributes: Attributes, body: bytes) -> Fl
         if (longest := max(map(len, values), default=0)) > MAX_NAME_CHARS:
             raise InvalidEvent(f"a {name} has {longest} characters; at most {MAX_NAME_CHARS} are taken")
     beat_ns = 0 if flush.heartbeat is None else flush.heartbeat.time_ns
-    for time_ns in (flush.time_ns, beat_ns, *(one.time_ns for one in flush.vitals)):
-        check_time(time_ns)
+    times_ns = [beat_ns, *(one.time_ns for one in flush.said)]  # those of rows are 64-bit integers
+    check_time(min(times_ns))
+    check_time(max(times_ns))
     return flush
 
 

@@ -360,7 +360,8 @@ def read_flush(head: FlushHead, rows: pa.RecordBatch | None, *, job: str, attemp
     for part in head.parts:
         if part.dropped < 0 or part.within_ns < 0:
             raise InvalidEvent(f"{part.dropped} calls dropped, right within {part.within_ns} ns: neither is negative")
-        Sees(part.sees)
+    for sees in {part.sees for part in head.parts}:
+        Sees(sees)
     if n_rows and "rank" in columns and "seq" in columns:
         ranks, highest = columns["rank"], max((one.rank for p in head.parts for one in p.represented), default=0)
         if ranks.min() < 0 or columns["seq"].min() < 0:
@@ -385,12 +386,14 @@ def read_flush(head: FlushHead, rows: pa.RecordBatch | None, *, job: str, attemp
 
 def _read_column(column: pa.Array, name: str, kind: type[np.generic]) -> Column:
     wanted = _ARROW_KINDS[kind]
-    values: Column = values_of(column if column.type == wanted else column.cast(wanted))
-    if name in CODED and len(values) and values.view(np.uint8).max() >= len(CODED[name]):
+    values: Column = values_of(column if column.type.id == wanted.id else column.cast(wanted))
+    # Of few rows NumPy takes longer to begin than this takes in all.
+    if name in CODED and values.tobytes().translate(None, _CODES[name]):
         values = np.where(values.view(np.uint8) < len(CODED[name]), values, 0).astype(np.int8)
     return values
 
 
+_CODES = {name: bytes(range(len(names))) for name, names in CODED.items()}
 _ARROW_KINDS = {kind: pa.from_numpy_dtype(kind) for kind in COLUMNS.values()}
 _DTYPE_BYTES = np.array(DTYPE_BYTES, np.int64)
 _NAMES = {name: np.array(CODED[name]) for name in ("algorithm", "protocol")}
