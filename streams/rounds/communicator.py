@@ -335,24 +335,27 @@ class CommunicatorOperator:
         if len(beats) > 1:
             self._lowest = None  # it is looked for once, and not followed from one to the next
         for name, beat in beats:
-            self._may_rise |= self._beats(self._hosts[name], beat)
+            host = self._hosts[name]
+            host.patience.renew()
+            if host.left_out or host.closed or beat.time_ns < host.promised_ns:
+                self._may_rise |= self._beats_again(host, beat)
+                continue
+            self._may_rise |= self._lowest is None or self._moves(host, beat.time_ns)
+            host.promised_ns, host.quiet_ns = beat.time_ns, beat.quiet_ns
         return self.advance() if self._may_rise or self._has_new_rows else []
 
-    def _beats(self, host: HostOfCommunicator, heartbeat: Heartbeat) -> bool:
-        """Whether the watermark may rise with it."""
-        host.patience.renew()
+    def _beats_again(self, host: HostOfCommunicator, heartbeat: Heartbeat) -> bool:
+        """Whether the watermark may rise with that of a host which was away, or has promised more before."""
         was_away = host.left_out or host.closed
         has_said_the_last = was_away and host.last_progress is not None and host.last_progress.closed
         if has_said_the_last or heartbeat.time_ns < host.promised_ns:
             self._count("backward_progress", 1)
             return False
-        may_rise = was_away or self._lowest is None or self._moves(host, heartbeat.time_ns)
         host.promised_ns, host.quiet_ns = heartbeat.time_ns, heartbeat.quiet_ns
-        if was_away:
-            host.left_out = False
-            self._set_closed(host, is_closed=False)
-            self._gone -= host.ranks
-        return may_rise
+        host.left_out = False
+        self._set_closed(host, is_closed=False)
+        self._gone -= host.ranks
+        return True
 
     def _set_closed(self, host: HostOfCommunicator, *, is_closed: bool) -> None:
         if host.closed != is_closed:
@@ -456,14 +459,14 @@ class CommunicatorOperator:
         self._lowest = None
         if not self.is_complete and self._ticked_ns < self._created_ns + self._lateness_ns:
             return -1
-        counted = [host for host in self._hosts.values() if not host.left_out]
-        if counted and all(host.closed for host in counted) and len(counted) == len(self._hosts):
-            return CLOSED_NS
-        open_promises = [host.promised_ns for host in counted if not host.closed]
+        hosts = self._hosts.values()
+        open_promises = [host.promised_ns for host in hosts if not (host.left_out or host.closed)]
         if open_promises:
             lowest_ns = min(open_promises)
             self._lowest = lowest_ns, open_promises.count(lowest_ns)
             return lowest_ns
+        if hosts and not any(host.left_out for host in hosts):
+            return CLOSED_NS
         return self._ticked_ns - self._lateness_ns if self._ticked_ns >= 0 else -1
 
     def _running(self) -> tuple[BoolArray, Int64Array]:

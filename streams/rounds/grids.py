@@ -24,7 +24,9 @@ class Grids:
 
     def to_look_at(self, members: tuple[int, ...], *, everything: bool) -> list[PlacedGrid]:
         """Those in which a round is open; of pairs all, or only those that rows have come for. This is the look."""
-        pairs = sorted(self.pairs if everything else self.fresh)
-        self.fresh.clear()
-        placed = [(members, False, self.collectives)] if self.collectives.has_open else []
-        return [*placed, *((pair, True, grid) for pair in pairs if (grid := self.pairs[pair]).has_open)]
+        placed: list[PlacedGrid] = [(members, False, self.collectives)] if self.collectives.has_open else []
+        if self.pairs and (everything or self.fresh):
+            pairs = [pair for pair in (self.pairs if everything else self.fresh) if self.pairs[pair].has_open]
+            placed += [(pair, True, self.pairs[pair]) for pair in sorted(pairs)]
+            self.fresh.clear()
+        return placed
