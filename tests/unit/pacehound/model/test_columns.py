@@ -1,5 +1,6 @@
 """Columns are those that `pa.array` makes, and pandas is not loaded for them."""
 
+import gc
 import subprocess
 import sys
 
@@ -31,6 +32,18 @@ def test_values_are_those_of_arrow_of_any_slice_and_cannot_be_written(kind):
             assert values.dtype == theirs.dtype, n_rows
             assert values.tolist() == theirs.tolist(), n_rows
             assert not values.flags.writeable, n_rows
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_of_no_rows_there_need_be_no_memory(kind):
+    values = values_of(pa.Array.from_buffers(kind, 0, [None, None]))
+    assert (values.tolist(), values.dtype) == ([], numpy_type(kind))
+
+
+def test_what_is_read_keeps_its_memory():
+    values = values_of(pa.Array.from_buffers(pa.int64(), 3, [None, pa.py_buffer(np.array([5, 6, 7]))]))
+    gc.collect()
+    assert [np.full(3, other).tolist() for other in (1, 2)] + [values.tolist()] == [[1] * 3, [2] * 3, [5, 6, 7]]
 
 
 def test_a_null_has_no_value():
