@@ -37,7 +37,8 @@ def from_snapshot(
     Raises
     ------
     ValueError
-        It is of another type or shape: compiled loops would read what is not there.
+        It is of another type or shape: compiled loops would read what is not there. Or a truth value is neither true
+        nor false: what they would make of that is not defined.
 
     """
     is_fitting = len(column.shape) == len(shape) and all(
@@ -46,4 +47,6 @@ def from_snapshot(
     if column.dtype != kind or not is_fitting:
         wanted = ", ".join("any" if n is None else str(n) for n in shape)
         raise ValueError(f"{what} is {column.dtype} {column.shape} in a snapshot, not {np.dtype(kind)} ({wanted})")
+    if column.dtype == np.bool_ and column.view(np.uint8).max(initial=0) > 1:
+        raise ValueError(f"{what} holds {column.view(np.uint8).max()} in a snapshot, which is no truth value")
     return np.require(column, requirements=["C", "A", "W"])

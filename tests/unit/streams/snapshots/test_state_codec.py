@@ -334,8 +334,9 @@ def grid_with_rows(*, has_transfers: bool) -> RoundGrid:
 
 
 def not_like(array: np.ndarray) -> list[np.ndarray]:
-    """Of another type, length, or number of axes."""
-    return [np.zeros(array.shape, np.uint16), array[:-1], array[None]]
+    """Of another type, length, or number of axes; truth values that are neither true nor false."""
+    untrue = [np.full(array.shape, 17, np.uint8).view(np.bool_)] if array.dtype == np.bool_ else []
+    return [np.zeros(array.shape, np.uint16), array[:-1], array[None], *untrue]
 
 
 def writing(cls: type, state: dict[str, Any]) -> bytes:
