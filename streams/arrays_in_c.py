@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 
-def address(array: npt.NDArray[Any], kind: Any = None) -> Any:
+def address(array: npt.NDArray[Any], kind: Any = None) -> ctypes.c_void_p:
     """Where an array's values lie, for a function in C; what is returned keeps the array.
 
     Parameters
@@ -26,10 +26,6 @@ def address(array: npt.NDArray[Any], kind: Any = None) -> Any:
         It is not in C order, or of another type: C would read nonsense.
 
     """
-    flags = array.flags
-    if (kind is None or array.dtype == kind) and flags.c_contiguous and flags.writeable:
-        # Of records, NumPy would first write down the type in words, so they are handed over as bytes.
-        return _Memory.from_buffer((array if array.dtype.names is None else array.view("u1")).data)
     kept = _Kept(pointer(array, kind))
     kept.array = array
     return kept
@@ -46,16 +42,17 @@ def pointer(array: npt.NDArray[Any], kind: Any = None) -> int:
     raise ValueError(f"an array of {array.dtype} in {order}, where {kind or array.dtype} in C order is asked for")
 
 
+def pointers(*names: str) -> tuple[tuple[str, type[ctypes.c_void_p]], ...]:
+    """Fields of a structure that say where arrays lie."""
+    return tuple((name, ctypes.c_void_p) for name in names)
+
+
 def column(array: npt.NDArray[Any], kind: Any) -> npt.NDArray[Any]:
     """The array as `address` takes it: itself, or a copy."""
     flags = array.flags
     if array.dtype == kind and flags.c_contiguous and flags.aligned:
         return array
     return np.require(array, kind, ["C", "A"]) if not flags.aligned else np.ascontiguousarray(array, kind)
-
-
-_Memory = ctypes.c_char * 0
-"""Memory of any length: what is passed is where it begins."""
 
 
 class _Kept(ctypes.c_void_p):

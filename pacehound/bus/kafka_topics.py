@@ -18,7 +18,6 @@ from pacehound.settings import KafkaSettings
 COMPACTED_SEGMENT_BYTES = 16 * 1024 * 1024
 """Only closed segments are compacted: small ones, so that what is read at a restart stays small."""
 
-
 LOOK_AGAIN_S = 0.05
 """Between two looks at what the broker knows of (chosen: it hears of a new topic within tens of milliseconds)."""
 

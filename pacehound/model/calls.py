@@ -262,11 +262,6 @@ class CallBatch:
         codes.flags.writeable = False  # as the others: what compiles for one kind of array need not for another
         return codes
 
-    def size_bytes(self) -> Int64Array:
-        """`count` times the size of `dtype`, shape `(n_calls,)`; 0 where either is unknown."""
-        widths = np.array(DTYPE_BYTES, np.int64)[self.codes("dtype")]
-        return np.maximum(self.integers("count"), 0) * widths
-
 
 def _constant_names(value: str, n_calls: int) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(numbers(np.zeros(n_calls, np.int8), pa.int8()), words([value]))

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pacehound.errors import InvalidEvent
-from pacehound.model.calls import CALL_SCHEMA, DTYPE_BYTES, NO_PEER, UNKNOWN_COUNT, CallBatch, Sees
+from pacehound.model.calls import CALL_SCHEMA, NO_PEER, UNKNOWN_COUNT, CallBatch, Sees
 from pacehound.model.codes import ALGORITHMS, DIRECTIONS, DTYPES, OPS, PROTOCOLS, REDOPS
 from pacehound.model.columns import numbers, numpy_type, values_of
 from pacehound.model.events import MAX_WORLD_RANKS, HostVitals, Markers, Progress, Topology
@@ -222,22 +222,19 @@ class Flush:
         known = self.columns.get(name)
         return known if known is not None else unknown_column(name, len(self))
 
+    @property
+    def known_columns(self) -> dict[str, Column]:
+        """Its columns; those that always travel also where no part has a row, and none has travelled."""
+        return {**{name: self.column(name) for name in ALWAYS}, **self.columns}
+
     def slices(self) -> list[slice]:
         """Where the rows of each part are."""
         ends = np.cumsum([0, *(part.n_rows for part in self.parts)]).tolist()
         return [slice(first, after) for first, after in pairwise(ends)]
 
-    def size_bytes(self) -> npt.NDArray[np.int64]:
-        """`count` times the size of `dtype`, shape `(n_rows,)`; 0 where either is unknown."""
-        if "count" not in self.columns or "dtype" not in self.columns:
-            return np.zeros(len(self), np.int64)
-        widths: npt.NDArray[np.int64] = _DTYPE_BYTES[self.columns["dtype"]]
-        return np.maximum(self.columns["count"].astype(np.int64, copy=False), 0) * widths
-
     def batch(self, part: CallPart, rows: slice) -> CallBatch:
         """The rows of one part as a batch of their own."""
-        # Where no part has a row none of its columns has travelled.
-        columns = {name: self.column(name)[rows] for name in dict.fromkeys((*ALWAYS, *self.columns))}
+        columns = {name: column[rows] for name, column in self.known_columns.items()}
         columns |= {name: _NAMES[name][values] for name, values in columns.items() if name in _NAMES}
         return CallBatch.from_columns(
             columns,
@@ -395,7 +392,6 @@ def _read_column(column: pa.Array, name: str, kind: type[np.generic]) -> Column:
 
 _CODES = {name: bytes(range(len(names))) for name, names in CODED.items()}
 _ARROW_KINDS = {kind: pa.from_numpy_dtype(kind) for kind in COLUMNS.values()}
-_DTYPE_BYTES = np.array(DTYPE_BYTES, np.int64)
 _NAMES = {name: np.array(CODED[name]) for name in ("algorithm", "protocol")}
 
 

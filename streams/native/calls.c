@@ -4,8 +4,6 @@
 
 #include "loops.h"
 
-#include <math.h>
-
 /* Calls as they came. Where nothing is known of a column in any row it is NULL; `op` and `launch` are there. */
 struct calls {
     const int8_t *op;
@@ -102,7 +100,7 @@ API void calls_ready(int64_t n, const struct calls *calls, const struct meanings
         tally->n_pairs += calls->direction && calls->direction[i];
         const int8_t code = calls->algorithm ? calls->algorithm[i] : 0;
         ready->algorithm[i] = code >= 0 && code < known->n_algorithms ? known->algorithm_of_rounds[code] : 0;
-        tally->n_transfers += ready->algorithm[i] || (calls->send_rate && isfinite(calls->send_rate[i])) ||
-                              (calls->recv_rate && isfinite(calls->recv_rate[i]));
+        tally->n_transfers +=
+            ready->algorithm[i] || is_known_at(calls->send_rate, i) || is_known_at(calls->recv_rate, i);
     }
 }

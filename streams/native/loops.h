@@ -3,6 +3,7 @@
 #ifndef PACEHOUND_LOOPS_H
 #define PACEHOUND_LOOPS_H
 
+#include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
@@ -41,6 +42,12 @@ static inline int64_t larger_of(int64_t a, int64_t b)
 static inline int64_t smaller_of(int64_t a, int64_t b)
 {
     return a < b ? a : b;
+}
+
+/* Whether a value of a column, which may not be there, is known. */
+static inline bool is_known_at(const double *column, int64_t i)
+{
+    return column && isfinite(column[i]);
 }
 
 /* Times may be anything: what is taken from what, or added, wraps, as NumPy's does. */

@@ -69,7 +69,8 @@ API void rows_look(int64_t first, int64_t after, const struct rows *rows, const 
     for (int64_t i = first; i < after; i++) {
         widen(&found->seq, rows->seq[i]);
         if (rows->algorithm)
-            found->n_transfers += rows->algorithm[i] || isfinite(rows->send_rate[i]) || isfinite(rows->recv_rate[i]);
+            found->n_transfers +=
+                rows->algorithm[i] || is_known_at(rows->send_rate, i) || is_known_at(rows->recv_rate, i);
         rows->place[i] = member(known, rows->rank[i]);
         if (rows->place[i] < 0 && found->outsider < 0)
             found->outsider = i;

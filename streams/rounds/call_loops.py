@@ -14,7 +14,7 @@ from pacehound.model.codes import ALGORITHMS as CALL_ALGORITHMS
 from pacehound.model.codes import OPS
 from pacehound.model.rounds import ALGORITHMS
 from streams import native_loops
-from streams.arrays_in_c import column, pointer
+from streams.arrays_in_c import column, pointer, pointers
 from streams.rounds.signatures import (
     ALGORITHM_AT,
     COUNT_AT,
@@ -58,7 +58,7 @@ _NEEDED = frozenset({"op", "launch_ns"})
 class _CallsInC(ctypes.Structure):
     """`struct calls` of native/calls.c; it does not keep the arrays."""
 
-    _fields_ = tuple((name, ctypes.c_void_p) for name in _READ)
+    _fields_ = pointers(*_READ)
 
 
 class _MeaningsInC(ctypes.Structure):
@@ -66,11 +66,11 @@ class _MeaningsInC(ctypes.Structure):
 
     _fields_ = (
         ("n_ops", _COUNT),
-        *((name, ctypes.c_void_p) for name in ("is_counted", "is_reducing", "is_rooted")),
+        *pointers("is_counted", "is_reducing", "is_rooted"),
         ("n_dtypes", _COUNT),
-        ("dtype_bytes", ctypes.c_void_p),
+        *pointers("dtype_bytes"),
         ("n_algorithms", _COUNT),
-        ("algorithm_of_rounds", ctypes.c_void_p),
+        *pointers("algorithm_of_rounds"),
         *((name, _COUNT) for name in ("dtype_at", "redop_at", "algorithm_at", "protocol_at", "root_at", "count_at")),
         ("n_counts", _COUNT),
     )
@@ -79,10 +79,7 @@ class _MeaningsInC(ctypes.Structure):
 class _ReadyInC(ctypes.Structure):
     """`struct ready` of native/calls.c; it does not keep the arrays."""
 
-    _fields_ = tuple(
-        (name, ctypes.c_void_p)
-        for name in ("size_bytes", "signature", "launch", "start", "end", "is_backward", "algorithm")
-    )
+    _fields_ = pointers("size_bytes", "signature", "launch", "start", "end", "is_backward", "algorithm")
 
 
 class _Tally(ctypes.Structure):

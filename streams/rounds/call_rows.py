@@ -17,7 +17,7 @@ import numpy.typing as npt
 from pacehound.model.calls import DIRECTIONS, CallBatch
 from pacehound.model.codes import ALGORITHMS, PROTOCOLS
 from pacehound.model.columns import values_of
-from pacehound.model.flushes import ALWAYS, Flush
+from pacehound.model.flushes import Flush
 from streams.rounds.call_loops import ReadyCalls, ready
 from streams.rounds.row_loops import RowsInC, columns_in_c
 
@@ -26,9 +26,6 @@ Int32Array = npt.NDArray[np.int32]
 Int8Array = npt.NDArray[np.int8]
 BoolArray = npt.NDArray[np.bool_]
 Float64Array = npt.NDArray[np.float64]
-
-Transfers = tuple[Float64Array, Float64Array, Int8Array] | tuple[None, None, None]
-"""Rates to send and to receive, and algorithms (those of rounds), where a row has any of them."""
 
 NONE, SEND = (DIRECTIONS.index(name) for name in ("none", "send"))
 
@@ -114,36 +111,35 @@ def rows_of_batch(batch: CallBatch) -> CallRows:
 
 def rows_of_flush(flush: Flush) -> CallRows:
     """The rows of a flush, of all its communicators."""
-    columns = {**{name: flush.column(name) for name in (*ALWAYS, "peer")}, **flush.columns}
+    columns = {"peer": flush.column("peer"), **flush.known_columns}
     return _rows(columns, ready(len(flush), columns))
 
 
 def _rows(columns: Mapping[str, npt.NDArray[Any]], made: ReadyCalls) -> CallRows:
-    send_rate, recv_rate, algorithm = transfers_of(columns, made)
     return CallRows(
         rank=columns["rank"],
         peer=columns["peer"],
         direction=columns["direction"] if made.n_pairs else None,
-        seq=columns["seq"],
-        op=columns["op"],
-        size_bytes=made.size_bytes,
-        arrival_ns=made.launch_ns,
-        start_ns=made.start_ns,
-        end_ns=made.end_ns,
         signature=made.signature,
         is_backward=made.is_backward if made.n_backward else None,
-        send_rate=send_rate,
-        recv_rate=recv_rate,
-        algorithm=algorithm,
+        **columns_of_rounds(columns, made),
     )
 
 
-def transfers_of(columns: Mapping[str, npt.NDArray[Any]], made: ReadyCalls) -> Transfers:
-    """Rates and algorithms of rows."""
+def columns_of_rounds(columns: Mapping[str, npt.NDArray[Any]], made: ReadyCalls) -> dict[str, Any]:
+    """Of calls what rounds and digests keep: `pacehound.model.rounds.COLUMNS`."""
+    kept = {
+        "seq": columns["seq"],
+        "op": columns["op"],
+        "size_bytes": made.size_bytes,
+        "arrival_ns": made.launch_ns,
+        "start_ns": made.start_ns,
+        "end_ns": made.end_ns,
+    }
     if not made.n_transfers:
-        return None, None, None
-    send_rate, recv_rate = (
-        columns[name] if name in columns else np.full(len(made.algorithm), np.nan)
+        return {**kept, "send_rate": None, "recv_rate": None, "algorithm": None}
+    rates = {
+        name: columns[name] if name in columns else np.full(len(made.algorithm), np.nan)
         for name in ("send_rate", "recv_rate")
-    )
-    return send_rate, recv_rate, made.algorithm
+    }
+    return {**kept, **rates, "algorithm": made.algorithm}

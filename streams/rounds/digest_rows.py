@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from pacehound.model.flushes import ALWAYS, Flush
+from pacehound.model.flushes import Flush
 from pacehound.model.rounds import Lines, columns_at
 from streams.rounds.call_loops import ready
-from streams.rounds.call_rows import CallRows, transfers_of
+from streams.rounds.call_rows import CallRows, columns_of_rounds
 
 Int64Array = npt.NDArray[np.int64]
 Float64Array = npt.NDArray[np.float64]
@@ -45,35 +44,13 @@ class DigestRows:
 
 def digests_of_calls(rows: CallRows, where: slice) -> DigestRows:
     """Some rows that were made ready as calls are."""
-    whole = DigestRows(
-        seq=rows.seq,
-        op=rows.op,
-        size_bytes=rows.size_bytes,
-        arrival_ns=rows.arrival_ns,
-        start_ns=rows.start_ns,
-        end_ns=rows.end_ns,
-        send_rate=rows.send_rate,
-        recv_rate=rows.recv_rate,
-        algorithm=rows.algorithm,
-    )
-    return whole.chosen(where)
+    return DigestRows(**columns_at(rows, where))
 
 
 def digests_of_flush(flush: Flush) -> DigestRows | None:
     """All rows of a flush, which are digests; `None` where some of their times go backwards, which is to be counted."""
-    columns: dict[str, npt.NDArray[Any]] = {**{name: flush.column(name) for name in ALWAYS}, **flush.columns}
+    columns = flush.known_columns
     made = ready(len(flush), columns)
     if made.n_backward:
         return None
-    send_rate, recv_rate, algorithm = transfers_of(columns, made)
-    return DigestRows(
-        seq=columns["seq"],
-        op=columns["op"],
-        size_bytes=made.size_bytes,
-        arrival_ns=made.launch_ns,
-        start_ns=made.start_ns,
-        end_ns=made.end_ns,
-        send_rate=send_rate,
-        recv_rate=recv_rate,
-        algorithm=algorithm,
-    )
+    return DigestRows(**columns_of_rounds(columns, made))

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streams import native_loops
-from streams.arrays_in_c import address, column, pointer
+from streams.arrays_in_c import address, column, pointer, pointers
 
 Int64Array = npt.NDArray[np.int64]
 Int32Array = npt.NDArray[np.int32]
@@ -27,14 +27,10 @@ _INT64, _INT32, _INT8, _BOOL = np.dtype(np.int64), np.dtype(np.int32), np.dtype(
 _FLOAT64 = np.dtype(np.float64)
 
 
-def _pointers(*names: str) -> tuple[tuple[str, type[ctypes.c_void_p]], ...]:
-    return tuple((name, ctypes.c_void_p) for name in names)
-
-
 class RowsInC(ctypes.Structure):
     """`struct rows` of native/rows.c; it does not keep the arrays."""
 
-    _fields_ = _pointers(
+    _fields_ = pointers(
         "rank", "peer", "direction", "seq", "op", "size_bytes", "launch", "start", "end", "signature",
         "is_backward", "place", "send_rate", "recv_rate", "algorithm",
     )  # fmt: skip
@@ -47,7 +43,7 @@ _OF_ROWS = (_INT32, _INT32, _INT8, _INT64, _INT8, *(_INT64,) * 5, _BOOL, _INT64,
 class MembersInC(ctypes.Structure):
     """`struct members` of native/rows.c; it does not keep the arrays."""
 
-    _fields_ = (("n", _COUNT), *_pointers("ascending", "order"))
+    _fields_ = (("n", _COUNT), *pointers("ascending", "order"))
 
 
 class Look(ctypes.Structure):
@@ -79,7 +75,7 @@ class Look(ctypes.Structure):
 class SomeInC(ctypes.Structure):
     """`struct some` of native/rows.c: rows next to each other, or those that an index names."""
 
-    _fields_ = (("first", _COUNT), ("n", _COUNT), *_pointers("index"))
+    _fields_ = (("first", _COUNT), ("n", _COUNT), *pointers("index"))
 
 
 @dataclass(slots=True)
@@ -98,8 +94,8 @@ class GridInC(ctypes.Structure):
 
     _fields_ = (
         ("width", _COUNT),
-        *_pointers("closed_lines", "seen", "op", "size_bytes", "launch", "start", "end", "signature"),
-        *_pointers("send_rate", "recv_rate", "algorithm"),
+        *pointers("closed_lines", "seen", "op", "size_bytes", "launch", "start", "end", "signature"),
+        *pointers("send_rate", "recv_rate", "algorithm"),
     )
 
 
@@ -109,7 +105,7 @@ _OF_GRID = (_BOOL, _BOOL, _INT8, *(_INT64,) * 5, *_TRANSFERS)
 class _RoundsInC(ctypes.Structure):
     """`struct rounds` of native/rows.c."""
 
-    _fields_ = _pointers(
+    _fields_ = pointers(
         "seq", "op", "size_bytes", "launch", "start", "end", "signature", "send_rate", "recv_rate", "algorithm"
     )
 
@@ -117,7 +113,7 @@ class _RoundsInC(ctypes.Structure):
 class _AwaitedInC(ctypes.Structure):
     """`struct awaited` of native/rows.c."""
 
-    _fields_ = _pointers("is_running", "from_seq")
+    _fields_ = pointers("is_running", "from_seq")
 
 
 def columns_in_c(columns: Sequence[npt.NDArray[Any] | None]) -> tuple[RowsInC, list[npt.NDArray[Any] | None]]:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from pacehound.model.calls import OPS
 from streams import native_loops
-from streams.arrays_in_c import address, pointer
+from streams.arrays_in_c import address, pointer, pointers
 from streams.rounds.round_loops import ENDS_FOR_ALL
 from streams.slow.thresholds import AT_ONCE_NS, AT_ONCE_SHARE, BESIDE_SHARE
 
@@ -36,7 +36,7 @@ class _Blocks(ctypes.Structure):
 
     _fields_ = (
         *((name, _NUMBER) for name in ("n_blocks", "n_rounds", "n_members", "n_cells", "n_ops")),
-        *((name, ctypes.c_void_p) for name in (*_OF_BLOCKS, *_CELLS, "all_wait")),
+        *pointers(*_OF_BLOCKS, *_CELLS, "all_wait"),
     )
 
 
@@ -44,7 +44,7 @@ class _Arranged(ctypes.Structure):
     """`struct arranged` of native/round_index.c."""
 
     _fields_ = (
-        *((name, ctypes.c_void_p) for name in (*OF_ROUND, *_OF_ENTRY, "is_send", *_OF_LOST)),
+        *pointers(*OF_ROUND, *_OF_ENTRY, "is_send", *_OF_LOST),
         *((name, _NUMBER) for name in ("n_entries", "n_lost")),
     )
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streams import native_loops
-from streams.arrays_in_c import address, pointer
+from streams.arrays_in_c import address, pointer, pointers
 
 Int64Array = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
@@ -30,7 +30,7 @@ class _Path(ctypes.Structure):
 
     _fields_ = (
         *((name, _NUMBER) for name in ("n_calls", "n", "n_rounds", "n_keys")),
-        *((name, ctypes.c_void_p) for name in (*_OF_CALL, "counts", "waited", *_OF_ENTRY, *_OF_ROUND)),
+        *pointers(*_OF_CALL, "counts", "waited", *_OF_ENTRY, *_OF_ROUND),
     )
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streams import native_loops
-from streams.arrays_in_c import address, pointer
+from streams.arrays_in_c import address, pointer, pointers
 from streams.whatif.graph import Graph
 
 FloatArray = npt.NDArray[np.floating[Any]]
@@ -137,7 +137,7 @@ class _Graph(ctypes.Structure):
     """`struct graph` of native/longest.c."""
 
     _fields_ = (
-        *((name, ctypes.c_void_p) for name in _ARRAYS),
+        *pointers(*_ARRAYS),
         ("n_nodes", ctypes.c_int64),
         ("n_slots", ctypes.c_int64),
     )

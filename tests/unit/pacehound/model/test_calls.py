@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from pacehound.errors import InvalidEvent
-from pacehound.model.calls import CALL_SCHEMA, DTYPE_BYTES, DTYPES, CallBatch
+from pacehound.model.calls import CALL_SCHEMA, CallBatch
 
 IDENTITY = {"job": "j", "attempt": 0, "host": "h", "communicator": "c", "source": "simulator"}
 
@@ -18,15 +18,6 @@ def test_what_a_source_cannot_know_takes_the_value_for_unknown():
     assert (row["op"], row["count"], row["peer"], row["direction"]) == ("unknown", -1, -1, "none")
     assert (row["launch_ns"], row["send_count"], row["captured"]) == (0, -1, False)
     assert np.isnan(row["send_rate"])
-    assert batch.size_bytes().tolist() == [0]
-
-
-def test_size_is_count_times_width_for_every_dtype():
-    n = len(DTYPES)
-    batch = CallBatch.from_columns(
-        {"rank": np.zeros(n), "seq": np.arange(n), "count": np.full(n, 10), "dtype": np.arange(n)}, **IDENTITY
-    )
-    assert batch.size_bytes().tolist() == [10 * width for width in DTYPE_BYTES]
 
 
 @pytest.mark.parametrize(

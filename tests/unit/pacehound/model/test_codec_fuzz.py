@@ -11,6 +11,7 @@ from pacehound.model.calls import CallBatch, Sees
 from pacehound.model.codec import decode, encode
 from pacehound.model.events import Finding, HostSample, Instant, Markers, ProcessState, Tick
 from pacehound.model.rounds import Rounds
+from streams.rounds.call_rows import rows_of_batch
 
 N_MUTATIONS = 1500
 _INTERESTING = [0, 1, 0x7F, 0x80, 0xFE, 0xFF]
@@ -67,7 +68,7 @@ def is_handled(message):
         return False
     for event in events:  # what was accepted can be used and written again
         encode(event)
-        event.identity() if not isinstance(event, CallBatch) else event.size_bytes()
+        event.identity() if not isinstance(event, CallBatch) else rows_of_batch(event)
     return True
 
 
