@@ -2,7 +2,12 @@
 
 Where calls only tell that a communicator's transfers take longer (gloo's rings show no rates), the connection over
 a slow link has data on its way nearly all of the time and gets few through, while its peers have long been served
-and wait for it. Its rate is the bytes that were acknowledged over the time it was busy.
+and wait for it.
+
+Not every connection that is busy and slow holds anything up. Small messages wait for their acknowledgement, up to 40 ms
+of it, also on a link that does nothing else: only connections that carry as much as others do are looked at. And of a
+ring each edge is busy for longer while it waits for the slow one: what the kernel saw the network deliver tells them
+apart, where it says so. Two ends with one address have no network between them.
 """
 
 from __future__ import annotations
@@ -14,7 +19,14 @@ from dataclasses import dataclass
 
 from pacehound.model.events import HostVitals
 from pacehound.model.evidence.transfers import Connection
-from streams.slow.thresholds import FAR_BELOW, MIN_BUSY, MIN_RETRANSMITTED, MIN_SENT_BYTES, STRONG_BUSY
+from streams.slow.thresholds import (
+    FAR_BELOW,
+    MIN_BUSY,
+    MIN_OF_LARGEST,
+    MIN_RETRANSMITTED,
+    MIN_SENT_BYTES,
+    STRONG_BUSY,
+)
 
 READINGS = 32
 """Of each connection; one every few seconds."""
@@ -40,18 +52,43 @@ class _Counted:
     acked_bytes: int
     retransmitted_bytes: int
     busy_us: int
+    delivery_bytes_per_s: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class _Span:
-    """What a connection did over a stretch of time."""
+    """What a connection did over a stretch of time.
+
+    Attributes
+    ----------
+    busy
+        Share of the time in which it had data on its way or waiting.
+    got_through_bytes_per_s
+        What was acknowledged over the time it was busy.
+    delivery_bytes_per_s
+        What the kernel saw the network deliver, the median of its readings; 0 where it does not say.
+
+    """
 
     sender: int
     receiver: int
+    local: str
+    remote: str
     acked_bytes: int
     retransmitted_bytes: int
     busy: float
-    bytes_per_s: float
+    got_through_bytes_per_s: float
+    delivery_bytes_per_s: float
+
+    @property
+    def link(self) -> tuple[int, int]:
+        """Its ends, the lower rank first."""
+        return min(self.sender, self.receiver), max(self.sender, self.receiver)
+
+    @property
+    def has_network(self) -> bool:
+        """Its ends have addresses of their own."""
+        return self.local.rpartition(":")[0] != self.remote.rpartition(":")[0]
 
 
 class ConnectionTracker:
@@ -67,40 +104,45 @@ class ConnectionTracker:
             key = (reading.rank, reading.local, reading.remote)
             if key not in self._readings and len(self._readings) >= MAX_CONNECTIONS:
                 continue
-            counted = _Counted(vitals.time_ns, reading.acked_bytes, reading.retransmitted_bytes, reading.busy_us)
+            counted = _Counted(
+                vitals.time_ns,
+                reading.acked_bytes,
+                reading.retransmitted_bytes,
+                reading.busy_us,
+                reading.delivery_bytes_per_s,
+            )
             self._readings.setdefault(key, deque(maxlen=READINGS)).append(counted)
             self._owner[reading.local, reading.remote] = reading.rank
 
     def slow_links(self, members: Collection[int], since_ns: int) -> list[SlowConnection]:
         """Links among `members` whose connections stand apart since then, the slowest first."""
-        spans = self._spans(since_ns, None, members)
-        earlier = {(span.sender, span.receiver): span for span in self._spans(None, since_ns, members)}
+        spans = _large(self._spans(since_ns, None, members))
+        earlier = {(span.local, span.remote): span for span in self._spans(None, since_ns, members)}
         found: dict[tuple[int, int], tuple[float, SlowConnection]] = {}
         for span in spans:
-            peers = [s.bytes_per_s for s in spans if {s.sender, s.receiver} != {span.sender, span.receiver}]
-            before = earlier.get((span.sender, span.receiver))
-            typical = statistics.median(peers) if peers else (before.bytes_per_s if before else 0.0)
-            if not typical:
+            if span.busy < MIN_BUSY or not span.has_network:
                 continue
-            share = span.bytes_per_s / typical
-            lost = span.retransmitted_bytes / max(span.acked_bytes, 1)
-            is_lossy = lost >= MIN_RETRANSMITTED and share < FAR_BELOW
-            if span.busy < MIN_BUSY or share >= FAR_BELOW:
-                continue
-            if before is not None and before.bytes_per_s * FAR_BELOW < span.bytes_per_s:
+            before = earlier.get((span.local, span.remote))
+            if before is not None and before.got_through_bytes_per_s * FAR_BELOW < span.got_through_bytes_per_s:
                 continue  # it was about as slow before: that is how this link is
+            peers = [peer for peer in spans if peer.link != span.link]
+            rate, typical = _rate_and_typical(span, peers or ([before] if before else []))
+            if rate >= FAR_BELOW * typical:
+                continue
+            share = rate / typical
+            lost = span.retransmitted_bytes / max(span.acked_bytes, 1)
+            is_lossy = lost >= MIN_RETRANSMITTED
             connection = Connection(
                 sender=span.sender,
                 receiver=span.receiver,
                 busy_share=span.busy,
-                bytes_per_s=span.bytes_per_s,
-                peers_bytes_per_s=float(typical),
+                bytes_per_s=rate,
+                peers_bytes_per_s=typical,
                 resent_share=lost if is_lossy else None,
             )
             is_strong = before is not None and (span.busy >= STRONG_BUSY or is_lossy)
-            link = (min(span.sender, span.receiver), max(span.sender, span.receiver))
-            if link not in found or share < found[link][0]:
-                found[link] = (share, SlowConnection(link, is_strong, connection))
+            if span.link not in found or share < found[span.link][0]:
+                found[span.link] = (share, SlowConnection(span.link, is_strong, connection))
         return [connection for _, connection in sorted(found.values(), key=lambda item: (item[0], item[1].link))]
 
     def _spans(self, since_ns: int | None, until_ns: int | None, members: Collection[int]) -> list[_Span]:
@@ -126,10 +168,29 @@ class ConnectionTracker:
                 _Span(
                     sender=rank,
                     receiver=peer,
+                    local=local,
+                    remote=remote,
                     acked_bytes=acked,
                     retransmitted_bytes=last.retransmitted_bytes - first.retransmitted_bytes,
                     busy=min(busy_us * 1e3 / max(last.time_ns - first.time_ns, 1), 1.0),
-                    bytes_per_s=acked / (busy_us / 1e6),
+                    got_through_bytes_per_s=acked / (busy_us / 1e6),
+                    delivery_bytes_per_s=float(statistics.median(one.delivery_bytes_per_s for one in chosen[1:])),
                 )
             )
         return spans
+
+
+def _large(spans: list[_Span]) -> list[_Span]:
+    """Those that carry enough of what their ranks send to hold it up."""
+    largest = max((span.acked_bytes for span in spans), default=0)
+    return [span for span in spans if span.acked_bytes >= MIN_OF_LARGEST * largest]
+
+
+def _rate_and_typical(span: _Span, others: list[_Span]) -> tuple[float, float]:
+    """How fast a connection is and how fast others are: as the network delivered, where all of them say it."""
+    if not others:
+        return span.got_through_bytes_per_s, 0.0
+    delivered = [one.delivery_bytes_per_s for one in others]
+    if span.delivery_bytes_per_s and all(delivered):
+        return span.delivery_bytes_per_s, statistics.median(delivered)
+    return span.got_through_bytes_per_s, statistics.median(one.got_through_bytes_per_s for one in others)

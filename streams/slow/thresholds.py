@@ -189,6 +189,11 @@ MAX_DROPPED_SHARE = 0.25
 MIN_SENT_BYTES = 65_536
 """What has sent less since then has nothing to be measured by (chosen)."""
 
+MIN_OF_LARGEST = 0.1
+"""A connection that sends less than this share of what the largest among some ranks sends holds nothing up (chosen:
+what goes the other way of gloo's ring, and what other communicators send, is 3 % at most, measured; halving sends an
+eighth in its third step)."""
+
 FAR_BELOW = 0.5
 """A connection is slow below this share of its peers' median rate, and of its own earlier one where that is known
 (chosen)."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pacehound.model.events import HostVitals, SocketReading
 from streams.slow.connections import ConnectionTracker
 
@@ -81,3 +83,62 @@ def test_an_end_that_nobody_has_read_names_no_rank() -> None:
         )
         made.on_vitals(HostVitals(job="j", attempt=0, time_ns=second * S, host="h", sockets=(reading,)))
     assert made.slow_links(range(4), 60 * S) == []
+
+
+Figures = dict[tuple[int, int, str], tuple[tuple[float, float, float], tuple[float, float, float]]]
+
+# Two hosts with two ranks each; an all_reduce goes round the ring 0, 3, 2, 1, and from 60 s on the network of the first
+# host lets 5 MB/s out. What is sent in 5 s, for how long of them it is busy and what the network delivers, in MB and s,
+# before and after, as read of a real job of gloo: acknowledgements are waited for, so that each edge is busy and slow.
+MEASURED: Figures = {
+    (0, 3, "big"): ((47.2, 0.76, 10_136.0), (17.6, 3.44, 4.8)),
+    (3, 2, "big"): ((47.2, 2.13, 16_370.0), (17.7, 0.29, 16_370.0)),
+    (2, 1, "big"): ((47.2, 0.77, 10_136.0), (17.8, 2.31, 10_136.0)),
+    (1, 0, "big"): ((47.3, 2.14, 18_709.0), (17.6, 2.55, 18_709.0)),
+    (3, 0, "big"): ((0.09, 0.25, 0.0), (0.04, 2.94, 0.0)),
+    (1, 0, "small"): ((0.53, 1.44, 80.0), (0.37, 1.18, 80.0)),
+    (2, 1, "small"): ((0.54, 1.36, 80.0), (0.37, 1.20, 80.0)),
+}
+
+
+def read_each_5_s(connections: Figures, slow_from: int = 60) -> ConnectionTracker:
+    """What hosts read of such connections."""
+    made = ConnectionTracker()
+    totals = dict.fromkeys(connections, (0.0, 0.0))
+    for second in range(0, 121, 5):
+        readings = {}
+        for (a, b, name), figures in connections.items():
+            for rank, peer in ((b, a), (a, b)):
+                ends = (f"10.0.0.{rank // 2}:{name}{rank}{peer}", f"10.0.0.{peer // 2}:{name}{peer}{rank}")
+                readings.setdefault((rank, peer, name), SocketReading(rank=rank, pid=1, local=ends[0], remote=ends[1]))
+            acked, busy = totals[a, b, name]
+            readings[a, b, name] = replace(
+                readings[a, b, name],
+                acked_bytes=int(acked * MB),
+                busy_us=int(busy * 1e6),
+                delivery_bytes_per_s=int(figures[second > slow_from][2] * MB),
+            )
+            now = figures[second >= slow_from]
+            totals[a, b, name] = (acked + now[0], busy + now[1])
+        vitals = HostVitals(job="j", attempt=0, time_ns=second * S, host="h", sockets=tuple(readings.values()))
+        made.on_vitals(vitals)
+    return made
+
+
+def test_of_a_ring_that_waits_for_one_edge_only_that_edge_is_slow() -> None:
+    found = read_each_5_s(MEASURED).slow_links(range(4), 60 * S)
+    assert [(one.link, one.is_strong) for one in found] == [((0, 3), True)]
+    assert "rank 0 to rank 3" in found[0].connection.words
+
+
+def test_nobody_is_named_for_small_messages_that_wait_for_their_acknowledgement() -> None:
+    # Since 5 s, with nothing before, the small connections are a hundredth as fast as the large ones.
+    assert read_each_5_s(MEASURED, slow_from=1_000).slow_links(range(4), 5 * S) == []
+
+
+def test_two_ranks_of_one_host_have_no_network_between_them() -> None:
+    healthy = {ends: (before, before) for ends, (before, _) in MEASURED.items()}
+    crowded = (47.3, 4.9, 400.0)  # a copy within a host waits for its processors
+    for ends, named in (((1, 0, "big"), []), ((2, 1, "big"), [(1, 2)])):
+        found = read_each_5_s(healthy | {ends: (healthy[ends][0], crowded)}).slow_links(range(4), 60 * S)
+        assert [one.link for one in found] == named
