@@ -20,15 +20,20 @@ _GAP = 2
 
 
 def rows_answer(table: pa.Table) -> dict[str, Any]:
-    """What `pacehound sql --json` prints: names, and rows as lists (times as ISO 8601, bytes as base64)."""
-    columns = [[_plain(value) for value in column.to_pylist()] for column in table.columns]
+    """What `pacehound sql --json` prints: names, and rows as lists (times as ISO 8601, bytes as base64).
+
+    >>> times = pa.array([1_500_000_000_000_000_001], pa.timestamp("ns", "UTC"))
+    >>> rows_answer(pa.table({"time": times}))["rows"]
+    [['2017-07-14T02:40:00.000000001+00:00']]
+    """
+    columns = [_values(column) for column in table.columns]
     return {"schema": 1, "columns": table.column_names, "rows": [list(row) for row in zip(*columns, strict=True)]}
 
 
 def print_rows(table: pa.Table, file: TextIO) -> None:
     """Tab-separated lines with a header; on a terminal a table, or a record a block where its lines do not fit."""
     console = PlainConsole(file)
-    columns = [[_text(value) for value in column.to_pylist()] for column in table.columns]
+    columns = [[_text(value) for value in _values(column)] for column in table.columns]
     if not console.is_terminal:
         file.write("\t".join(table.column_names) + "\n")
         for row in zip(*columns, strict=True):
@@ -59,7 +64,40 @@ def _print_blocks(console: Console, names: Sequence[str], rows: Sequence[Sequenc
         console.print(grid)
 
 
-def _plain(value: Any) -> Any:
+def _values(column: pa.ChunkedArray) -> list[Any]:
+    """What JSON can hold of a column."""
+    kind = column.type
+    return [_plain(value, kind) for value in column.cast(_without_nanoseconds(kind)).to_pylist()]
+
+
+def _without_nanoseconds(kind: pa.DataType) -> pa.DataType:
+    """The same with text for times with nanoseconds: Python's have none, and Arrow asks pandas for them."""
+    if _has_nanoseconds(kind):
+        return pa.string()
+    if pa.types.is_list(kind):
+        return pa.list_(_without_nanoseconds(kind.value_type))
+    if pa.types.is_map(kind):
+        return pa.map_(_without_nanoseconds(kind.key_type), _without_nanoseconds(kind.item_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_without_nanoseconds(field.type)) for field in kind])
+    return kind
+
+
+def _has_nanoseconds(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_timestamp(kind) and kind.unit == "ns")
+
+
+def _plain(value: Any, kind: pa.DataType) -> Any:
+    if value is None or isinstance(value, (bool, int, float)):
+        return value
+    if _has_nanoseconds(kind):
+        return value.replace(" ", "T").replace("Z", "+00:00")
+    if pa.types.is_list(kind):
+        return [_plain(item, kind.value_type) for item in value]
+    if pa.types.is_map(kind):
+        return [[_plain(name, kind.key_type), _plain(item, kind.item_type)] for name, item in value]
+    if pa.types.is_struct(kind):
+        return {field.name: _plain(value[field.name], field.type) for field in kind}
     if isinstance(value, datetime.datetime):
         return value.isoformat()
     if isinstance(value, bytes):
@@ -67,11 +105,8 @@ def _plain(value: Any) -> Any:
             return value.decode()
         except UnicodeDecodeError:
             return base64.b64encode(value).decode()
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    return value if value is None or isinstance(value, (bool, int, float, str, dict)) else str(value)
+    return str(value)
 
 
 def _text(value: Any) -> str:
-    shown = _plain(value)
-    return "" if shown is None else plain(str(shown).replace("\t", " ").replace("\n", " "))
+    return "" if value is None else plain(str(value).replace("\t", " ").replace("\n", " "))
