@@ -62,13 +62,13 @@ def _of_layout(layout: Layout) -> list[dict[str, Any]]:
     index = arranged()
     slow, quiet, keys = _records(index, stretch)
     observed = Observations(communicators={b.communicator: (b.communicator, b.ranks) for b in blocks}, outliers=list)
-    if attribute(slow, quiet, keys, observed).culprits != (ranks - 1,):
+    if attribute(slow, quiet, keys, observed, slow[0].time_ns).culprits != (ranks - 1,):
         raise RuntimeError("the slow rank was not found: its time would say nothing")
     look, fresh = _hang(layout)
     if not look(fresh()):
         raise RuntimeError("the hang was not found: its time would say nothing")
     figures = {
-        "locate a slow rank": (1e3 * _seconds(lambda: attribute(slow, quiet, keys, observed)), "ms"),
+        "locate a slow rank": (1e3 * _seconds(lambda: attribute(slow, quiet, keys, observed, slow[0].time_ns)), "ms"),
         "locate a hang": (1e3 * _seconds(look, fresh), "ms"),
         "arrange the rounds of an iteration": (
             1e3 * _seconds(arranged),

@@ -499,12 +499,10 @@ class SlowWatch(Watch):
         """Intermittent slowness: the iterations that stand out against all the others."""
         limit_s = BURST * self._median_step_time_s
         slow = [r for r in self._records.recent if r.step_time_s >= limit_s]
-        found = self._attribution(
-            slow, [r for r in self._records.recent if r.step_time_s < limit_s][-BASELINE_ITERATIONS:], observed
-        )
-        found = weighed_by_crowd(
-            found, self._ranks.tolist(), slow[0].time_ns if slow else 0, finding.magnitude or 0.0, observed
-        )
+        quiet = [r for r in self._records.recent if r.step_time_s < limit_s][-BASELINE_ITERATIONS:]
+        since_ns = slow[0].time_ns if slow else 0
+        found = attribute(slow, quiet, self._numbers, observed, since_ns)
+        found = weighed_by_crowd(found, self._ranks.tolist(), since_ns, finding.magnitude or 0.0, observed)
         if not found.culprits:
             return replace(finding, unseen=(*found.unseen, *observed.unseen))
         world = self._records.recent[-1].ranks.tolist()
@@ -523,14 +521,10 @@ class SlowWatch(Watch):
 
     def attribute(self, onset_step: int, observed: Observations) -> Attribution:
         """Compare the iterations since `onset_step` with the quiet ones before it."""
-        slow = [r for r in self._records.recent if r.step >= onset_step][-BASELINE_ITERATIONS:]
-        quiet = [r for r in self._records if r.step < onset_step][-BASELINE_ITERATIONS:]
-        return self._attribution(_without_spikes(slow), _without_spikes(quiet), observed)
-
-    def _attribution(
-        self, slow: list[IterationRecord], quiet: list[IterationRecord], observed: Observations
-    ) -> Attribution:
-        return attribute(slow, quiet, self._numbers, observed)
+        since = [r for r in self._records.recent if r.step >= onset_step]
+        slow = _without_spikes(since[-BASELINE_ITERATIONS:])
+        quiet = _without_spikes([r for r in self._records if r.step < onset_step][-BASELINE_ITERATIONS:])
+        return attribute(slow, quiet, self._numbers, observed, since[0].time_ns if since else 0)
 
     def _changepoint(self, change: Change) -> Changepoint:
         return Changepoint(

@@ -210,6 +210,14 @@ def test_a_rank_is_suspected_until_the_processors_that_could_clear_it_have_been_
     ]
 
 
+def test_two_readings_since_the_slowdown_began_are_enough_however_short_iterations_are() -> None:
+    """A hundred slow iterations of 52 ms, which are compared, take little longer than there is between readings."""
+    small = {"layout": Layout(dp=4), "ranks_per_host": 4, "source": C10D_GLOO, "seed": 5, "micro_batches": 2}
+    slow = SlowCompute(ranks=(2,), factor=1.8, from_step=100)
+    said = found(slow, iterations=300, extra=processors(0, 1e9, n_ranks=4, every_s=5), **small)
+    assert (said.verdict, said.culprits) == ("culprit", (2,))
+
+
 def test_launches_alone_give_no_class() -> None:
     said = found(slow_rank(9), source=LAUNCH_ONLY, seed=4)
     assert (said.cause, said.verdict == "culprit") == (None, False)

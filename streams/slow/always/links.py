@@ -80,9 +80,8 @@ def slow_links(
     since_start = replace(
         observed,
         slow_edges=lambda communicator, _: observed.uneven_edges(communicator, _alike(communicator, observed)),
-        connections=lambda ranks, _: observed.connections(ranks, 0),
     )
-    named = slow_transfers(records, growth, keys, since_start)
+    named = slow_transfers(records, growth, keys, since_start, onset_ns=0)
     if named is None:
         return None
     is_sure = named.is_sure and worst.n_peers >= MIN_PEERS_OF_CULPRIT

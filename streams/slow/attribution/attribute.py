@@ -23,16 +23,18 @@ def attribute(
     quiet: Sequence[IterationRecord],
     keys: Mapping[TransferKey, int],
     observed: Observations,
+    onset_ns: int,
 ) -> Attribution:
     """Say whose delay it is: O(N) array work over the ranks for a fixed number of iterations.
 
-    `keys` numbers, in ascending order, the communicators and pairs in `transfer_ns`.
+    `keys` numbers, in ascending order, the communicators and pairs in `transfer_ns`. The slow iterations may be the
+    last ones of many: what hosts read every few seconds counts since `onset_ns`, when the first one ended.
     """
-    found = _whose(slow, quiet, keys, observed)
+    found = _whose(slow, quiet, keys, observed, onset_ns)
     if not slow or not quiet:
         return found
     magnitude = mean_step_time_s(slow) / mean_step_time_s(quiet) - 1.0
-    return weighed_by_shortages(found, slow[-1].ranks.tolist(), slow[0].time_ns, magnitude, observed)
+    return weighed_by_shortages(found, slow[-1].ranks.tolist(), onset_ns, magnitude, observed)
 
 
 def _whose(
@@ -40,6 +42,7 @@ def _whose(
     quiet: Sequence[IterationRecord],
     keys: Mapping[TransferKey, int],
     observed: Observations,
+    onset_ns: int,
 ) -> Attribution:
     """What the calls tell."""
     if len(slow) < MIN_SLOW_ITERATIONS or len(quiet) < ATTRIBUTED_ITERATIONS:
@@ -50,7 +53,7 @@ def _whose(
     if not any(r.sees_transfers for r in slow):
         return late_launch(slow, quiet, total_ns)
     growth = growth_of(slow, quiet, keys, total_ns)
-    named = slow_transfers(slow, growth, keys, observed)
+    named = slow_transfers(slow, growth, keys, observed, onset_ns)
     computing = slow_ranks(slow, quiet, growth, named, keys, observed)
     if computing is not None:
         return computing

@@ -39,9 +39,16 @@ class NamedLinks:
 
 
 def slow_transfers(
-    slow: Sequence[IterationRecord], growth: Growth, keys: Mapping[TransferKey, int], observed: Observations
+    slow: Sequence[IterationRecord],
+    growth: Growth,
+    keys: Mapping[TransferKey, int],
+    observed: Observations,
+    onset_ns: int,
 ) -> NamedLinks | None:
-    """The communicators or pairs whose transfers take longer, and the links among them that can be named."""
+    """The communicators or pairs whose transfers take longer, and the links among them that can be named.
+
+    What the kernel counts of connections tells since `onset_ns`.
+    """
     if not len(keys):
         return None
     # What lies beside the path costs nothing: only what grew in itself and lengthened the path counts.
@@ -63,9 +70,9 @@ def slow_transfers(
     if max(link_ns, group_ns) < SMALLER_SHARE * growth.total:
         return _shared_transfers(slow, growth, keys, observed)
     if best_link is not None and link_ns >= group_ns:
-        return _slow_pair(slow, growth, keys, best_link, float(link_ns), observed)
+        return _slow_pair(slow, growth, keys, best_link, float(link_ns), observed, onset_ns)
     assert best_group is not None
-    return _slow_group(slow, growth, keys, best_group, group_ns, observed)
+    return _slow_group(slow, growth, keys, best_group, group_ns, observed, onset_ns)
 
 
 def stands_out(named: NamedLinks, growth: Growth, keys: Mapping[TransferKey, int], observed: Observations) -> bool:
@@ -89,6 +96,7 @@ def _slow_pair(
     link: tuple[int, int],
     grown_ns: float,
     observed: Observations,
+    onset_ns: int,
 ) -> NamedLinks:
     seen = sum(1 for r in slow if r.charges.transfers.get(link, 0) or r.charges.transfers.get(link[::-1], 0))
     unseen: list[str] = []
@@ -116,8 +124,7 @@ def _slow_pair(
     if not is_known:
         how = f"{uncertain_ns / 1e6:.1f} ms" if np.isfinite(uncertain_ns) else "an unknown time"
         unseen.append(f"the clocks of rank {link[0]}'s and rank {link[1]}'s hosts are only known to within {how}")
-    since_ns = slow[0].time_ns
-    confirmed = [c for c in observed.connections(link, since_ns) if c.link == link]
+    confirmed = [c for c in observed.connections(link, onset_ns) if c.link == link]
     evidence += [one.connection for one in confirmed]
     evidence += _shared_end(growth, keys, link, observed)
     is_sure = (is_known and both_ways) or any(connection.is_strong for connection in confirmed)
@@ -149,6 +156,7 @@ def _slow_group(
     communicator: str,
     grown_ns: float,
     observed: Observations,
+    onset_ns: int,
 ) -> NamedLinks:
     name, members = observed.communicators.get(communicator, (communicator, ()))
     seen = sum(1 for r in slow if r.charges.transfers.get(communicator, 0))
@@ -175,14 +183,13 @@ def _slow_group(
     is_complete = not loses_many(slow, growth.ranks, members)
     if not is_complete:
         unseen.append(f"many calls of {name!r} are lost: whether a rank came late to it is not seen")
-    since_ns = slow[0].time_ns
-    edges = observed.slow_edges(communicator, since_ns)
+    edges = observed.slow_edges(communicator, slow[0].time_ns)
     if edges is not None:
         evidence += edges.evidence
         return NamedLinks(
             edges.links, edges.is_sure and is_complete, members, tuple(evidence), tuple(unseen), grown_ns, ratio
         )
-    connections = observed.connections(members, since_ns)
+    connections = observed.connections(members, onset_ns)
     if connections:
         first = connections[0]
         evidence.append(first.connection)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -78,8 +78,18 @@ def records(
     return made
 
 
+def answer(
+    slow: list[IterationRecord],
+    quiet: list[IterationRecord],
+    keys: Mapping[TransferKey, int],
+    observed: Observations,
+) -> Attribution:
+    """Of a stretch that has no more iterations than these."""
+    return attribute(slow, quiet, keys, observed, slow[0].time_ns)
+
+
 def found(observed: Observations = OBSERVED, **slow: Any) -> Attribution:
-    return attribute(records(20, first=100, **slow), records(60), KEYS, observed)
+    return answer(records(20, first=100, **slow), records(60), KEYS, observed)
 
 
 @pytest.mark.parametrize("culprits", [(5,), (3, 12), (0, 7, 15)])
@@ -146,7 +156,7 @@ def test_a_link_that_explains_a_third_is_named_only_if_it_stands_out_among_its_k
             for record in records(n, first=first)
         ]
 
-    said = attribute(made(20, 100, ways), made(60, 0, {}), keys, OBSERVED)
+    said = answer(made(20, 100, ways), made(60, 0, {}), keys, OBSERVED)
     assert said.links == links
     assert said.verdict in ("suspected", "unknown")
     assert bool(links) or "no link stands apart" in " ".join(words_of(said))
@@ -243,14 +253,14 @@ def test_rank_0_that_is_busy_by_its_stack_is_told_as_that_and_no_culprit(rank: i
 
 def test_growth_that_wanders_over_ranks_names_nobody() -> None:
     slow = [one for i in range(20) for one in records(1, own={(5 * i) % N_RANKS: 40.0}, first=100 + i)]
-    said = attribute(slow, records(60), KEYS, OBSERVED)
+    said = answer(slow, records(60), KEYS, OBSERVED)
     assert (said.verdict, said.cause, said.culprits) == ("unknown", None, ())
     assert any("wanders" in sentence for sentence in words_of(said))
 
 
 def test_a_slow_rank_beside_a_wandering_charge_is_still_named() -> None:
     slow = [one for i in range(20) for one in records(1, own={5: 40.0, (3 * i) % N_RANKS: 41.0}, first=100 + i)]
-    said = attribute(slow, records(60), KEYS, OBSERVED)
+    said = answer(slow, records(60), KEYS, OBSERVED)
     assert (said.verdict, said.cause, said.culprits) == ("culprit", "S1", (5,))
 
 
@@ -259,7 +269,7 @@ def test_own_time_that_follows_the_bytes_is_imbalance() -> None:
         one for i in range(60) for one in records(1, own={5: 4.0 * (i % 4)}, first=i, size_bytes=10**9 + i % 4 * 10**8)
     ]
     slow = records(20, own={5: 40.0}, first=100, size_bytes=2 * 10**9)
-    said = attribute(slow, quiet, KEYS, OBSERVED)
+    said = answer(slow, quiet, KEYS, OBSERVED)
     assert (said.verdict, said.culprits) == ("unknown", ())
     assert any("follows the bytes" in sentence for sentence in words_of(said))
 
@@ -284,7 +294,7 @@ def test_ranks_that_move_together_wait_for_each_other_unseen_and_are_not_named()
         return made
 
     slow = tied(records(20, own={4: 40.0, 5: 40.0}, first=100), 1)
-    said = attribute(slow, tied(records(60), 2), KEYS, OBSERVED)
+    said = answer(slow, tied(records(60), 2), KEYS, OBSERVED)
     assert (said.verdict, said.culprits, said.candidates) == ("unknown", (), (4, 5))
     assert any("not seen" in sentence for sentence in said.unseen)
 
@@ -295,7 +305,7 @@ def test_a_pause_that_a_host_made_once_does_not_tie_its_ranks_to_each_other() ->
     for record in (quiet[20], quiet[41]):
         record.own_ns[[4, 5]] += 15 * MS
     replicas = replace(OBSERVED, communicators=OBSERVED.communicators | {"dp": ("dp0", tuple(range(N_RANKS)))})
-    said = attribute(records(20, own={4: 40.0, 5: 40.0}, first=100), quiet, KEYS, replicas)
+    said = answer(records(20, own={4: 40.0, 5: 40.0}, first=100), quiet, KEYS, replicas)
     assert (said.verdict, said.cause, said.culprits) == ("culprit", "S1", (4, 5))
 
 
@@ -305,9 +315,9 @@ def test_ranks_of_one_host_that_no_call_ties_are_not_told_apart() -> None:
     keys: dict[TransferKey, int] = {"even": 0, "odd": 1, **{(0, 2 * i): i for i in range(2, 6)}}
     observed = replace(OBSERVED, communicators={name: (name, ranks) for name, ranks in lanes.items()})
     slow, quiet = records(20, own={4: 40.0, 5: 40.0}, first=100), records(60)
-    assert attribute(slow, quiet, keys, observed).candidates == (4, 5)
+    assert answer(slow, quiet, keys, observed).candidates == (4, 5)
     tied = replace(observed, communicators={"even": ("even", lanes["even"]), "odd": ("tp", (4, 5))})
-    assert attribute(slow, quiet, keys, tied).culprits == (4, 5)
+    assert answer(slow, quiet, keys, tied).culprits == (4, 5)
 
 
 def test_a_named_rank_that_has_lost_most_of_its_calls_is_only_suspected() -> None:
@@ -372,9 +382,9 @@ def test_launches_alone_suspect_a_late_host_at_most() -> None:
         return {"sees_transfers": False, "first_launch_ns": first}
 
     quiet = records(60, **launched({}))
-    said = attribute(records(20, own={5: 40.0}, first=100, **launched({5: 38.0})), quiet, KEYS, OBSERVED)
+    said = answer(records(20, own={5: 40.0}, first=100, **launched({5: 38.0})), quiet, KEYS, OBSERVED)
     assert (said.verdict, said.cause, said.culprits) == ("suspected", None, (5,))
-    said = attribute(records(20, own={5: 40.0}, first=100, **launched({})), quiet, KEYS, OBSERVED)
+    said = answer(records(20, own={5: 40.0}, first=100, **launched({})), quiet, KEYS, OBSERVED)
     assert (said.verdict, said.cause, said.culprits) == ("unknown", None, ())
     assert any("start and an end" in sentence for sentence in said.unseen)
 
@@ -382,14 +392,14 @@ def test_launches_alone_suspect_a_late_host_at_most() -> None:
 def test_ranks_that_were_not_seen_before_or_are_gone_are_no_reason_to_fail() -> None:
     slow = records(20, own={5: 40.0}, first=100)
     fewer = [replace(r, ranks=RANKS[:12], own_ns=r.own_ns[:12], own_most_ns=r.own_most_ns[:12]) for r in records(60)]
-    assert attribute(slow, fewer, KEYS, OBSERVED).culprits == (5,)
-    assert attribute([replace(r, ranks=RANKS[:12], own_ns=r.own_ns[:12], own_most_ns=r.own_most_ns[:12]) for r in slow],
+    assert answer(slow, fewer, KEYS, OBSERVED).culprits == (5,)
+    assert answer([replace(r, ranks=RANKS[:12], own_ns=r.own_ns[:12], own_most_ns=r.own_most_ns[:12]) for r in slow],
                      records(60), KEYS, OBSERVED).culprits == (5,)  # fmt: skip
 
 
 def test_too_little_to_compare_says_so() -> None:
-    assert attribute(records(2), records(60), KEYS, OBSERVED).unseen
-    assert attribute(records(20), records(60, own={1: 20.0}), KEYS, OBSERVED).verdict == "unknown"
+    assert answer(records(2), records(60), KEYS, OBSERVED).unseen
+    assert answer(records(20), records(60, own={1: 20.0}), KEYS, OBSERVED).verdict == "unknown"
 
 
 def lack_of(rank: int) -> LacksProcessor:
