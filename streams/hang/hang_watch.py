@@ -337,7 +337,9 @@ class HangWatch(Watch):
         frozen_ns = old.detected.time_ns if old.detected else None
         found = self._root_cause(graph, iterations(), frozen_ns=frozen_ns)
         pages = old.pages or self._pages(old.onset.time_ns if old.onset else now_ns, now_ns)
-        if _says_more(found, hang.found):
+        # Calls that time out are given up: that nobody is in one any more says less than in which of them they stood.
+        have_given_up = graph.oldest() is None and isinstance(old.evidence[0], Waiting)
+        if _says_more(found, hang.found) and not (have_given_up and found.verdict == old.verdict):
             new = self._finding(found, graph, now_ns, old.onset.step if old.onset else None, unseen)
             hang.found = found
             hang.finding = replace(

@@ -117,10 +117,6 @@ class Disagreement:
         """Everybody."""
         return tuple(sorted(rank for _, ranks in self.sides for rank in ranks))
 
-    def sentence(self) -> str:
-        """Who called what."""
-        return "; ".join(f"ranks {some_of(ranks)} call {signature}" for signature, ranks in self.sides)
-
 
 def disagreement(signatures: Mapping[int, CallSignature]) -> Disagreement | None:
     """Where ranks differ in a field that both know, `None` where all agree.
@@ -157,8 +153,3 @@ def agree(a: CallSignature, b: CallSignature) -> bool:
         and (a.algorithm == b.algorithm or not (a.algorithm and b.algorithm))
         and (a.protocol == b.protocol or not (a.protocol and b.protocol))
     )
-
-
-def some_of(ranks: tuple[int, ...]) -> str:
-    shown = ", ".join(str(rank) for rank in ranks[:8])
-    return shown if len(ranks) <= 8 else f"{shown} and {len(ranks) - 8} more"

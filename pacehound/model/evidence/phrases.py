@@ -41,6 +41,15 @@ def have(n: int) -> str:
     return "have" if n > 1 else "has"
 
 
+def does(n: int, verb: str) -> str:
+    """What so many do.
+
+    >>> does(1, "wait"), does(2, "wait")
+    ('waits', 'wait')
+    """
+    return verb if n > 1 else f"{verb}s"
+
+
 def level_in_words(seconds: float) -> str:
     """A step time as it is told."""
     return f"{seconds * 1e3:.1f} ms" if seconds < 10 else f"{seconds:.2f} s"

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 import msgspec
 
-from pacehound.model.evidence.phrases import have, numbers, shown_ranks
+from pacehound.model.evidence.phrases import does, have, shown_ranks
 from pacehound.model.evidence.piece import OfRanks, Piece
 
 MOST_WAITS = 64
@@ -42,9 +42,10 @@ class Waiting(OfRanks, frozen=True, kw_only=True, tag="waiting"):
     def _sentence(self) -> str:
         if self.longest_s is None:
             return f"{self.n_ranks} ranks wait, the longest in {self.call}"
-        return (
-            f"ranks {numbers(self.ranks, self.n_ranks)} wait, the longest since {self.longest_s:.1f} s in {self.call}"
-        )
+        who = shown_ranks(self.ranks, self.n_ranks)
+        if self.n_ranks == 1:
+            return f"{who} has waited for {self.longest_s:.1f} s in {self.call}"
+        return f"{who} wait, the longest for {self.longest_s:.1f} s in {self.call}"
 
 
 class NoCalls(Piece, frozen=True, kw_only=True, tag="no_calls"):
@@ -68,7 +69,7 @@ class StandIn(OfRanks, frozen=True, kw_only=True, tag="stand_in"):
         who = shown_ranks(self.ranks, self.n_ranks)
         if self.is_entered_by_all:
             return f"{who} stand in {self.call}, which everybody has entered"
-        return f"{who} {'wait' if self.n_ranks > 1 else 'waits'} in {self.call}"
+        return f"{who} {does(self.n_ranks, 'wait')} in {self.call}"
 
 
 class NotEntered(OfRanks, frozen=True, kw_only=True, tag="not_entered"):
@@ -80,10 +81,11 @@ class NotEntered(OfRanks, frozen=True, kw_only=True, tag="not_entered"):
 
     def _sentence(self) -> str:
         who = shown_ranks(self.ranks, self.n_ranks)
+        who_has = f"{who} {have(self.n_ranks)}"
         return {
-            "": f"{who} {have(self.n_ranks)} not entered",
+            "": f"{who_has} not entered",
             "most": f"{who} have not entered: more than wait for them",
-            "in no call": f"{who} {have(self.n_ranks)} not entered and wait in no call that can be seen",
+            "in no call": f"{who_has} not entered and {does(self.n_ranks, 'wait')} in no call that can be seen",
             "in unseen calls": f"{who} may wait in calls that are not seen",
         }[self.but]
 
@@ -161,7 +163,9 @@ class CalledDifferently(Piece, frozen=True, kw_only=True, tag="called_differentl
     ABOUT: ClassVar = ("communicator", "seq")
 
     def _sentence(self) -> str:
-        sides = "; ".join(f"ranks {numbers(side.ranks, side.n_ranks)} call {side.call}" for side in self.sides)
+        sides = "; ".join(
+            f"{shown_ranks(side.ranks, side.n_ranks)} {does(side.n_ranks, 'call')} {side.call}" for side in self.sides
+        )
         return f"in round {self.seq} of {self.communicator!r} {sides}"
 
 
@@ -187,7 +191,7 @@ class MovedOn(OfRanks, frozen=True, kw_only=True, tag="moved_on"):
     ABOUT: ClassVar = ()
 
     def _sentence(self) -> str:
-        return f"ranks {numbers(self.ranks, self.n_ranks)} moved on after {self.after_s:.1f} s"
+        return f"{shown_ranks(self.ranks, self.n_ranks)} moved on after {self.after_s:.1f} s"
 
 
 class StuckChannels(Piece, frozen=True, kw_only=True, tag="stuck_channels"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -62,6 +64,17 @@ def test_it_hangs_once_it_is_told_again() -> None:
     made.hear(progress(42 * S // 10), 10)
     (found,) = said(made, 5 * S, 39 * S // 10)
     assert found.kind == "hang"
+
+
+def test_a_call_that_is_given_up_when_it_times_out_is_still_told_of() -> None:
+    made = watch()
+    made.hear(progress(42 * S // 10), 10)
+    (found,) = said(made, 5 * S, 0)
+    assert "rank 1 has waited for 4.0 s in all_reduce 0" in found.evidence[0].words
+    made.hear(replace(progress(62 * S // 10), closed=True), 10)
+    made.hear(looked_at(6 * S), 10)
+    for again in said(made, 7 * S, 0):
+        assert again.evidence[0] == found.evidence[0]
 
 
 def test_where_a_rank_stood_long_ago_is_no_hang_until_it_is_told_again() -> None:

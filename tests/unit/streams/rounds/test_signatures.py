@@ -65,9 +65,10 @@ def test_half_of_the_ranks_are_no_majority():
 def test_ranks_whose_nccl_chose_another_way_disagree_and_an_unknown_way_agrees_with_any():
     ring, tree = (CallSignature("all_reduce", 8, algorithm=name, protocol="ll") for name in ("ring", "tree"))
     simple, unknown = CallSignature("all_reduce", 8, protocol="simple"), CallSignature("all_reduce", 8)
-    assert disagreement({0: ring, 1: ring, 2: tree}).sentence() == (
-        "ranks 0, 1 call all_reduce of 8 by ring ll; ranks 2 call all_reduce of 8 by tree ll"
-    )
+    sides = disagreement({0: ring, 1: ring, 2: tree}).sides
+    assert [(str(signature), ranks) for signature, ranks in sides] == [
+        ("all_reduce of 8 by ring ll", (0, 1)), ("all_reduce of 8 by tree ll", (2,)),
+    ]  # fmt: skip
     assert disagreement({0: ring, 1: simple}).ranks == (0, 1)
     assert disagreement({0: ring, 1: unknown}) is None
     assert unpacked(packed(ring)) == ring
