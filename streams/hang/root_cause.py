@@ -157,7 +157,7 @@ def _cycle(observed: HangObservations) -> RootCause | None:
         evidence.append(StandIn(ranks=there, call=call_of(call, observed.table), is_entered_by_all=False))
     diverged: dict[int, OutOfOrder] = {}
     if observed.iterations is not None:
-        diverged = observed.iterations.out_of_order(_launched(observed, cycle))
+        diverged = observed.iterations.out_of_order(_launched(observed, cycle), observed.table.names)
     if diverged and len(diverged) < len(cycle):
         evidence += diverged.values()
         return RootCause(verdict="culprit", cause="H2", culprits=tuple(diverged), evidence=tuple(evidence))

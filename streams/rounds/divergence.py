@@ -66,10 +66,13 @@ class LastIterations:
         strange = tuple(rank for rank in sorted(signatures) if not _is_like(signatures[rank], *expected))
         return None if len(strange) == len(signatures) else strange
 
-    def out_of_order(self, launched: Mapping[int, Mapping[SequenceKey, int]]) -> dict[int, OutOfOrder]:
+    def out_of_order(
+        self, launched: Mapping[int, Mapping[SequenceKey, int]], names: Mapping[str, str]
+    ) -> dict[int, OutOfOrder]:
         """Ranks that have passed over a call which they made before, one iteration earlier, and how.
 
-        `launched` holds, by rank, the last sequence number that it has launched on each sequence of calls.
+        `launched` holds, by rank, the last sequence number that it has launched on each sequence of calls; `names`
+        those of communicators.
         """
         iterations = {
             sequence: span for sequence in self._sequences() if (span := self._previous_span(sequence)) is not None
@@ -84,7 +87,7 @@ class LastIterations:
             last = len(made) - 1 - made[::-1].index(True)
             if False in made[:last]:
                 (skipped, _), (entered, _) = order[made.index(False)], order[last]
-                diverged[rank] = OutOfOrder(rank=rank, entered=_name(entered), skipped=_name(skipped))
+                diverged[rank] = OutOfOrder(rank=rank, entered=_name(entered, names), skipped=_name(skipped, names))
         return diverged
 
     def _sequences(self) -> dict[SequenceKey, list[Rounds]]:
@@ -127,9 +130,10 @@ class LastIterations:
         return [(sequence, place) for _, sequence, place in sorted(entered, key=lambda entry: entry[0])]
 
 
-def _name(sequence: SequenceKey) -> str:
+def _name(sequence: SequenceKey, names: Mapping[str, str]) -> str:
     communicator, pair = sequence
-    return communicator if pair is None else f"{communicator} from rank {pair[0]} to rank {pair[1]}"
+    name = repr(names.get(communicator, communicator))
+    return name if pair is None else f"{name} from rank {pair[0]} to rank {pair[1]}"
 
 
 def _is_like(signature: CallSignature, op: str, size_bytes: int) -> bool:

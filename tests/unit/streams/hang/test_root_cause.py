@@ -475,8 +475,10 @@ def test_the_rank_whose_order_diverges_from_its_own_is_the_culprit_without_a_maj
     stage = twins()
     opposite_orders(stage, (1, 2))
     stage.iterations = history(dict.fromkeys(range(4), ("world", "twin")))
+    stage.table.names |= {"world": "0", "twin": "1"}  # as torch calls its groups; their ids are hashes
     found = stage.cause()
     assert (found.verdict, found.cause, found.culprits) == ("culprit", "H2", (1, 2))
+    assert "rank 1: it has entered a call on '1' before one on '0' that came" in found.evidence[-2].words
 
 
 @pytest.mark.parametrize("waits_at_once", [True, False])
