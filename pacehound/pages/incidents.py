@@ -227,7 +227,9 @@ def _who(finding: Finding) -> str:
     if finding.links:
         links = ", ".join(f"{a} - {b}" for a, b in finding.links)
         return f"{'The' if finding.verdict == 'culprit' else 'Probably the'} link between ranks {links}"
-    return "Somebody" if finding.kind in ("slow", "hang", "exit", "intermittent") else "The job"
+    if finding.kind == "exit":
+        return "Somebody"
+    return "Something" if finding.kind in ("slow", "hang", "intermittent") else "The job"
 
 
 def _state(incident: Incident) -> str:

@@ -95,7 +95,7 @@ def test_a_name_that_is_not_certain_is_not_stated_as_one():
     suspected = Finding(id="f", job="j", attempt=0, kind="hang", verdict="suspected", cause="H1", culprits=(5,))
     assert headline(suspected).startswith("Probably rank 5")
     nobody = Finding(id="f", job="j", attempt=0, kind="hang", verdict="unknown", cause=None, candidates=(0, 1))
-    assert headline(nobody) == "Somebody holds the job up"
+    assert headline(nobody) == "Something holds the job up"
     assert "one of" in page(an_incident(findings=(nobody,)))
 
 
