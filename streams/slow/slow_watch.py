@@ -27,6 +27,7 @@ from streams.rounds.round_columns import RoundColumns, TransferKey
 from streams.rounds.round_table import RoundTable
 from streams.slow.attribution.attribute import attribute
 from streams.slow.attribution.crowds import weighed_by_crowd
+from streams.slow.attribution.growth import is_of_others
 from streams.slow.attribution.observations import Observations
 from streams.slow.attribution.records import Int64Array, IterationRecord
 from streams.slow.attribution.shortages import weighed_by_shortages
@@ -392,8 +393,11 @@ class SlowWatch(Watch):
             max(ATTRIBUTED_ITERATIONS, slow_steps // 2) if is_named else ATTRIBUTED_ITERATIONS
         )
         old = episode.found
+        are_others = False
         if slow_steps <= HISTORY_ITERATIONS - BASELINE_ITERATIONS:
             found = self.attribute(episode.onset_step, observed)
+            first_growth_s = episode.before_s * (episode.finding.magnitude or 0.0)
+            are_others = is_of_others(old.culprits, *self._compared(episode.onset_step), first_growth_s)
         elif old.short_of_processors or episode.finding.onset is None:
             return []
         else:
@@ -408,11 +412,11 @@ class SlowWatch(Watch):
             old.links,
         )
         has_its_reason = bool(found.short_of_processors) and not old.short_of_processors
-        # What was seen at first stands: later iterations in which the fault fades do not clear whom it named. Its
-        # reason comes later, and does: where a machine is busy nobody on it is to blame.
+        # What was seen at first stands: later iterations in which the fault fades do not clear whom it named. Those do
+        # that are as slow for others. And its reason comes later: where a machine is busy nobody on it is to blame.
         is_cleared = bool(old.culprits or old.links) and not (found.culprits or found.links)
         machine_is_busy = has_its_reason and bool(old.culprits) and set(old.culprits) <= set(found.candidates)
-        if (is_same and not has_its_reason) or (is_cleared and not machine_is_busy):
+        if (is_same and not has_its_reason) or (is_cleared and not (machine_is_busy or are_others)):
             found = old
         told = found if found.kind == "change" else self._held_back(found, episode.finding, observed)
         if found is old and told.may_be_the_machine == episode.told.may_be_the_machine:
@@ -521,10 +525,15 @@ class SlowWatch(Watch):
 
     def attribute(self, onset_step: int, observed: Observations) -> Attribution:
         """Compare the iterations since `onset_step` with the quiet ones before it."""
-        since = [r for r in self._records.recent if r.step >= onset_step]
-        slow = _without_spikes(since[-BASELINE_ITERATIONS:])
-        quiet = _without_spikes([r for r in self._records if r.step < onset_step][-BASELINE_ITERATIONS:])
-        return attribute(slow, quiet, self._numbers, observed, since[0].time_ns if since else 0)
+        first = next((r for r in self._records.recent if r.step >= onset_step), None)
+        slow, quiet = self._compared(onset_step)
+        return attribute(slow, quiet, self._numbers, observed, 0 if first is None else first.time_ns)
+
+    def _compared(self, onset_step: int) -> tuple[list[IterationRecord], list[IterationRecord]]:
+        """The last slow iterations since a step, and the last quiet ones before it."""
+        slow = [r for r in self._records.recent if r.step >= onset_step]
+        quiet = [r for r in self._records if r.step < onset_step]
+        return _without_spikes(slow[-BASELINE_ITERATIONS:]), _without_spikes(quiet[-BASELINE_ITERATIONS:])
 
     def _changepoint(self, change: Change) -> Changepoint:
         return Changepoint(

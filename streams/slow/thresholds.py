@@ -14,6 +14,13 @@ MIN_EXPLAINED = 0.5
 """Share of the growth of an iteration that is explained by what is named for sure (derived: no other can explain as
 much)."""
 
+NOT_THEIRS = 1 / 3
+"""Share of the growth below which those who were named are named no longer, where the iterations are as slow as before
+(chosen: two thirds of it are of others, who may have come later)."""
+
+STILL_SLOW = 0.5
+"""Share of the first growth by which iterations still are longer then (chosen: a fault that fades clears nobody)."""
+
 MIN_TRANSFER_SHARE = 0.25
 """Share of the growth from which on a transfer is worth telling (chosen)."""
 

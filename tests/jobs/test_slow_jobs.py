@@ -65,6 +65,26 @@ def test_a_fault_that_comes_into_a_slow_stretch_is_named_too() -> None:
     assert (said.verdict, said.cause, said.culprits) == ("culprit", "S1", (6,))
 
 
+def test_who_was_slow_at_first_is_cleared_where_others_keep_the_job_as_slow() -> None:
+    """Each rank in its turn, twenty iterations long: the first one is no reason for what comes after."""
+    turns = [
+        SlowCompute(ranks=(turn % 4,), factor=1.8, from_step=100 + 20 * turn, to_step=120 + 20 * turn)
+        for turn in range(8)
+    ]
+    said = all_said(*turns, layout=Layout(dp=4), ranks_per_host=4, source=C10D_GLOO, seed=5, iterations=260)
+    assert said[0].culprits == (0,)
+    assert (said[-1].verdict, said[-1].culprits, said[-1].relief) == ("unknown", (), None)
+
+
+def test_who_is_slow_in_half_of_the_iterations_stays_named() -> None:
+    every_second = [
+        SlowCompute(ranks=(2,), factor=2.6, from_step=step, to_step=step + 1 + (step < 110))
+        for step in range(100, 260, 2)
+    ]
+    said = all_said(*every_second, layout=Layout(dp=4), ranks_per_host=4, source=C10D_GLOO, seed=5, iterations=260)
+    assert {finding.culprits for finding in said} == {(2,)}
+
+
 def test_it_is_named_with_clocks_apart_and_lost_rows() -> None:
     said = found(
         slow_rank(9), source=DEVICE_TIMES, clock_offsets_ms=OFFSETS_MS, dropped_fraction=0.05, ranks_per_host=4, seed=5

@@ -12,11 +12,14 @@ from streams.slow.attribution.records import (
     Float64Array,
     Int64Array,
     IterationRecord,
+    columns_of,
     level_of,
+    mean_step_time_s,
     mean_transfers,
     rank_charges,
     transfer_charges,
 )
+from streams.slow.thresholds import NOT_THEIRS, STILL_SLOW
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,3 +62,23 @@ def growth_of(
         quiet_own=np.nan_to_num(quiet_own),
         quiet_transfer=quiet_transfer,
     )
+
+
+def is_of_others(
+    culprits: Sequence[int], slow: Sequence[IterationRecord], quiet: Sequence[IterationRecord], first_growth_s: float
+) -> bool:
+    """Whether iterations that are nearly as slow as at first, by `first_growth_s`, are so for other reasons than these.
+
+    That is so where a small share of the growth is theirs, both on the critical path and in the time that they take
+    themselves: who is slow makes transfers longer, too, and may be slow in some iterations only.
+    """
+    if not (slow and quiet and culprits and all(record.sees_transfers for record in slow)):
+        return False
+    ranks = np.array(sorted(culprits), np.int64)
+    growth_ns = 1e9 * (mean_step_time_s(slow) - mean_step_time_s(quiet))
+    path_ns = (rank_charges(slow, ranks) - rank_charges(quiet, ranks)).sum()
+    own_ns = np.nanmean(columns_of(slow, "own_ns", ranks), axis=0) - np.nanmean(
+        columns_of(quiet, "own_ns", ranks), axis=0
+    )
+    theirs_ns = max(float(path_ns), float(np.nanmax(own_ns)))
+    return growth_ns >= STILL_SLOW * 1e9 * first_growth_s and theirs_ns < NOT_THEIRS * growth_ns
