@@ -52,7 +52,7 @@ class _Counted:
     acked_bytes: int
     retransmitted_bytes: int
     busy_us: int
-    delivery_bytes_per_s: int = 0
+    delivery_bytes_per_s: int
 
 
 @dataclass(frozen=True, slots=True)

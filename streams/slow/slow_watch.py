@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import dropwhile, islice, pairwise, takewhile
+from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
 
-from pacehound.model.events import Changepoint, EarlierRun, Finding, Instant, IterationSample
+from pacehound.model.events import Changepoint, EarlierRun, Finding, Instant
 from pacehound.model.evidence import merged, not_about
 from pacehound.model.evidence.levels import AsInEarlierRuns, Relieved, SingleSlow
 from pacehound.model.evidence.life import Over
@@ -22,18 +21,18 @@ from streams.level.changepoint import Change
 from streams.level.earlier_runs import planned_by
 from streams.level.step_watch import StepTime, StepWatch
 from streams.level.thresholds import LASTING_STEPS
-from streams.rounds.clocks import ClockOffsets
-from streams.rounds.round_columns import RoundColumns, TransferKey
+from streams.rounds.round_columns import TransferKey
 from streams.rounds.round_table import RoundTable
 from streams.slow.attribution.attribute import attribute
 from streams.slow.attribution.crowds import weighed_by_crowd
 from streams.slow.attribution.growth import is_of_others
 from streams.slow.attribution.observations import Observations
-from streams.slow.attribution.records import Int64Array, IterationRecord
+from streams.slow.attribution.records import IterationRecord
 from streams.slow.attribution.shortages import weighed_by_shortages
 from streams.slow.attribution.verdict import Attribution
-from streams.slow.critical_path import Charges, RoundIndex, Stretch
+from streams.slow.episode import SlowEpisode, continued, joined
 from streams.slow.evidence import SlowEvidence
+from streams.slow.measured_iterations import MeasuredIterations
 from streams.slow.pace import Pace, pace_s
 from streams.slow.role import rhythm
 from streams.slow.slow_rounds import SlowRounds
@@ -53,44 +52,6 @@ from streams.watching.waking import slowness_wakes
 from streams.watching.watch import Heard, Said, Watch
 
 THINNED = 8
-
-
-@dataclass(frozen=True, slots=True)
-class _Ahead:
-    """What is kept of an iteration, made together with that of those before it."""
-
-    previous: IterationSample
-    sample: IterationSample  # kept, for it is found by who it is
-    record: IterationRecord
-
-
-@dataclass(frozen=True, slots=True)
-class _Index:
-    """The rounds of one step of time, arranged, and the numbers of their communicators and pairs.
-
-    Its iterations are measured at once, when the first of them is asked for: hundreds a second, each of a few rounds.
-    """
-
-    rounds: RoundColumns
-    index: RoundIndex
-    numbered_by: Mapping[TransferKey, int]
-    numbers: Int64Array
-    ahead: dict[int, _Ahead] = field(default_factory=dict)  # by the id of the sample
-
-
-@dataclass(slots=True)
-class _Episode:
-    """The slow stretch that is going on: its finding, and what it is measured by."""
-
-    finding: Finding
-    onset_step: int
-    before_s: float
-    next_look: int
-    found: Attribution  # whose delay it is, as calls and counts tell
-    told: Attribution  # the same, held back while it may be the machine
-    began: Finding  # what was said of it first
-    before: Pace | None  # the pace before it; nothing where too little is known of it
-    level_back: int | None = None  # the step since which most iterations take what they took, while others do not
 
 
 class SeesReplays(Protocol):
@@ -115,15 +76,13 @@ class SlowWatch(Watch):
         self._slow_rounds = slow_rounds
         self._replays = replays
         self._evidence = SlowEvidence(job, attempt)
-        self._index: _Index | None = None  # of one step of time
+        self._measured = MeasuredIterations()
         self._watch = self._new_watch()
         # A slow drift needs a baseline far back.
         self._records: Thinned[IterationRecord] = Thinned(HISTORY_ITERATIONS, BASELINE_ITERATIONS, every=THINNED)
         self._earlier: tuple[EarlierRun, ...] = ()
-        self._episode: _Episode | None = None
+        self._episode: SlowEpisode | None = None
         self._uneven: tuple[Finding, Pace] | None = None  # slow steps that have become the rule, and the pace before
-        self._numbers: dict[TransferKey, int] = {}  # of communicators and pairs, in order of their first iteration
-        self._ranks: Int64Array = np.zeros(0, np.int64)
         self._excess_s = 0.0
 
     def _new_watch(self) -> StepWatch:
@@ -142,7 +101,7 @@ class SlowWatch(Watch):
     @property
     def keys(self) -> Mapping[TransferKey, int]:
         """The numbers of communicators and pairs in their transfers."""
-        return self._numbers
+        return self._measured.numbers
 
     def observed(self, moment: Moment) -> Observations:
         """What else is known."""
@@ -174,94 +133,20 @@ class SlowWatch(Watch):
         episode, self._episode = self._episode, None
         self._watch = self._new_watch()
         self._records = Thinned(HISTORY_ITERATIONS, BASELINE_ITERATIONS, every=THINNED)
-        self._numbers, self._ranks = {}, np.zeros(0, np.int64)
+        self._measured = MeasuredIterations()
         uneven, self._uneven = self._uneven, None
         followed = [*([] if episode is None else [episode.finding]), *([] if uneven is None else [uneven[0]])]
         return [finding.next_version(Over(why="iterations changed"), relief=at) for finding in followed]
 
     def on_tick(self, moment: Moment) -> list[Said]:
         """The next step of time has other rounds."""
-        self._index = None
+        self._measured.forget_rounds()
         return []
-
-    def _indexed(self, rounds: RoundColumns, clocks: ClockOffsets) -> _Index:
-        """The rounds of a stretch of time: the same ones for all iterations of one step of time."""
-        known = self._index
-        if known is not None and known.rounds is rounds and known.numbered_by is self._numbers:
-            return known
-        index = known.index if known is not None and known.rounds is rounds else RoundIndex(rounds, clocks)
-        numbers = [self._numbers.setdefault(key, len(self._numbers)) for key in index.keys]
-        self._index = _Index(rounds, index, self._numbers, np.array(numbers, np.int64))
-        return self._index
-
-    def _record_of(self, iteration: Iteration, clocks: ClockOffsets) -> IterationRecord:
-        """What is to be kept of an iteration, from the rounds of a stretch of time that holds it."""
-        indexed = self._indexed(iteration.rounds, clocks)
-        found = indexed.ahead.pop(id(iteration.sample), None)
-        if found is None or found.previous is not iteration.previous:
-            self._look_ahead(iteration, indexed)
-            found = indexed.ahead.pop(id(iteration.sample))
-        return found.record
-
-    def _look_ahead(self, iteration: Iteration, indexed: _Index) -> None:
-        """Measure an iteration, and those behind it that the same ranks have ended one after the other."""
-        before, sample = iteration.previous, iteration.sample
-        samples = [before, sample]
-        if before.ranks == sample.ranks:
-            behind = dropwhile(lambda one: one is not sample, iteration.with_it)
-            samples += takewhile(lambda one: one.ranks == sample.ranks, islice(behind, 1, None))
-            stretches = Stretch.following(sample.ranks, [one.ends_ns for one in samples])
-        else:
-            stretches = [Stretch.between((before.ranks, before.ends_ns), (sample.ranks, sample.ends_ns))]
-        if not np.array_equal(stretches[0].ranks, self._ranks):
-            self._ranks = stretches[0].ranks
-        records = self._records_of(samples, stretches, indexed)
-        indexed.ahead.update(
-            {id(one): _Ahead(last, one, record) for (last, one), record in zip(pairwise(samples), records, strict=True)}
-        )
-
-    def _records_of(
-        self, samples: Sequence[IterationSample], stretches: Sequence[Stretch], indexed: _Index
-    ) -> list[IterationRecord]:
-        """Of all samples but the first, which says where the second one began."""
-        index, measured = indexed.index, indexed.index.measured(stretches)
-        # Lost calls or markers make several iterations one sample: what is kept is for one iteration.
-        n_steps = [max(one.step - last.step, 1) for last, one in pairwise(samples)]
-        per_step = np.array(n_steps)[:, None]
-        own_ns = list((measured.own_ns / per_step).astype(np.float32))
-        has_sends = measured.most_own_ns is not measured.own_ns
-        most_ns = list((measured.most_own_ns / per_step).astype(np.float32)) if has_sends else own_ns
-        transfers_ns = np.zeros((len(n_steps), len(self._numbers)), np.float32)
-        transfers_ns[:, indexed.numbers] = measured.transfers_ns / per_step
-        records = []
-        for at, (sample, stretch, n) in enumerate(zip(samples[1:], stretches, n_steps, strict=True)):
-            lost = index.lost_share(stretch)
-            charges = measured.charges[at] if index.sees_transfers else Charges({}, {})
-            records.append(
-                IterationRecord(
-                    step=sample.step,
-                    time_ns=sample.time_ns,
-                    step_time_s=sample.step_time_s,
-                    ranks=self._ranks,
-                    charges=charges if n == 1 else charges.shared_by(n),
-                    own_ns=own_ns[at],
-                    own_most_ns=most_ns[at],
-                    transfer_ns=transfers_ns[at],
-                    n_rounds=round(measured.n_rounds[at] / n),
-                    size_bytes=round(measured.size_bytes[at] / n),
-                    lost_share=None if lost is None else lost.astype(np.float32),
-                    first_launch_ns=(
-                        None if index.sees_transfers else index.first_launch_ns(stretch).astype(np.float32)
-                    ),
-                    sees_transfers=index.sees_transfers,
-                )
-            )
-        return records
 
     def on_iteration(self, iteration: Iteration, moment: Moment) -> list[Said]:
         """One finished iteration."""
         sample = iteration.sample
-        record = self._record_of(iteration, moment.clocks)
+        record = self._measured.record_of(iteration, moment.clocks)
         self._records.append(record)
         if self._episode is not None:
             self._excess_s += max(0.0, record.step_time_s - self._episode.before_s)
@@ -316,14 +201,14 @@ class SlowWatch(Watch):
             finding = self._with(finding, told, observed, version=0)
             next_look = record.step + ATTRIBUTED_ITERATIONS
             before = self._pace_before(change.step)
-            self._episode = _Episode(finding, change.step, change.before_s, next_look, found, told, finding, before)
+            self._episode = SlowEpisode(finding, change.step, change.before_s, next_look, found, told, finding, before)
             return [finding]
         if change is not None and change.kind == "worse":
-            episode.found = _joined(episode.found, self.attribute(change.step, observed))
+            episode.found = joined(episode.found, self.attribute(change.step, observed))
         if finding.relief is not None and self._is_still_slow(finding.relief):
             return self._hold(finding.relief, record, observed)
         if finding.id != episode.finding.id:
-            finding = _continued(episode, finding)
+            finding = continued(episode, finding)
         episode.level_back = None
         told = self._held_back(episode.found, finding, observed)
         episode.finding = self._with(finding, told, observed, version=episode.finding.version + 1)
@@ -505,8 +390,8 @@ class SlowWatch(Watch):
         slow = [r for r in self._records.recent if r.step_time_s >= limit_s]
         quiet = [r for r in self._records.recent if r.step_time_s < limit_s][-BASELINE_ITERATIONS:]
         since_ns = slow[0].time_ns if slow else 0
-        found = attribute(slow, quiet, self._numbers, observed, since_ns)
-        found = weighed_by_crowd(found, self._ranks.tolist(), since_ns, finding.magnitude or 0.0, observed)
+        found = attribute(slow, quiet, self._measured.numbers, observed, since_ns)
+        found = weighed_by_crowd(found, self._measured.ranks.tolist(), since_ns, finding.magnitude or 0.0, observed)
         if not found.culprits:
             return replace(finding, unseen=(*found.unseen, *observed.unseen))
         world = self._records.recent[-1].ranks.tolist()
@@ -527,7 +412,7 @@ class SlowWatch(Watch):
         """Compare the iterations since `onset_step` with the quiet ones before it."""
         first = next((r for r in self._records.recent if r.step >= onset_step), None)
         slow, quiet = self._compared(onset_step)
-        return attribute(slow, quiet, self._numbers, observed, 0 if first is None else first.time_ns)
+        return attribute(slow, quiet, self._measured.numbers, observed, 0 if first is None else first.time_ns)
 
     def _compared(self, onset_step: int) -> tuple[list[IterationRecord], list[IterationRecord]]:
         """The last slow iterations since a step, and the last quiet ones before it."""
@@ -546,39 +431,6 @@ class SlowWatch(Watch):
             after_s=change.after_s,
             probability=change.probability,
         )
-
-
-def _continued(episode: _Episode, again: Finding) -> Finding:
-    """What is said of the level of a slow stretch that has never ended: it is the finding of its beginning."""
-    return replace(
-        again,
-        id=episode.finding.id,
-        onset=episode.finding.onset,
-        detected=episode.finding.detected,
-        lasting=episode.finding.lasting or again.lasting,
-        evidence=merged(episode.began.evidence, again.evidence),
-    )
-
-
-def _joined(before: Attribution, worse: Attribution) -> Attribution:
-    """What is to be said when a slow stretch has become slower still: the second fault may have another reason.
-
-    Of the same class both are named; where the first look named nobody, the second one counts.
-    """
-    if not (worse.culprits or worse.links):
-        return before
-    if not (before.culprits or before.links):
-        return worse
-    if before.cause != worse.cause:
-        return before
-    return replace(
-        before,
-        verdict="culprit" if before.verdict == worse.verdict == "culprit" else "suspected",
-        culprits=tuple(sorted({*before.culprits, *worse.culprits})),
-        links=tuple(sorted({*before.links, *worse.links})),
-        evidence=merged(before.evidence, worse.evidence),
-        unseen=tuple(dict.fromkeys((*before.unseen, *worse.unseen))),
-    )
 
 
 def _without_spikes(records: list[IterationRecord]) -> list[IterationRecord]:

@@ -66,20 +66,22 @@ from streams.slow.attribution.records import IterationRecord
 from streams.slow.attribution.verdict import Attribution
 from streams.slow.connections import ConnectionTracker, _Counted
 from streams.slow.critical_path import Charges
+from streams.slow.episode import SlowEpisode
 from streams.slow.evidence import SlowEvidence
 from streams.slow.gpu_state import GpuStates
+from streams.slow.measured_iterations import MeasuredIterations
 from streams.slow.pace import Pace
 from streams.slow.processors import ProcessorTracker, _Rates, _Reading
 from streams.slow.rates import RateTracker
 from streams.slow.slow_rounds import SlowRound, SlowRounds, _Kind
-from streams.slow.slow_watch import SlowWatch, _Episode
+from streams.slow.slow_watch import SlowWatch
 from streams.slow.thinned import Thinned
 from streams.slow.transfer_times import TransferTracker, _Recent
 from streams.snapshots.codec import StateCodec
 from streams.whatif.price_watch import PriceWatch
 from streams.whatif.straggling import PricedWindow, Straggling
 
-SCHEMA_VERSION = 12
+SCHEMA_VERSION = 13
 
 _PLAIN: dict[type, str] = {
     StageOne: "_lateness_ns _shared communicator is_closed _host _patience",
@@ -139,9 +141,10 @@ _PLAIN: dict[type, str] = {
     CallCodes: "_tokens _codes _kinds _sizes",
     HostClocks: "_poll_ns _host_of _compared _offsets",
     SlowWatch: (
-        "_job _attempt _min_change _slow_rounds _replays _evidence _index _watch _records _earlier _episode _uneven "
-        "_numbers _ranks _excess_s"
+        "_job _attempt _min_change _slow_rounds _replays _evidence _measured _watch _records _earlier _episode "
+        "_uneven _excess_s"
     ),
+    MeasuredIterations: "numbers ranks _index",
     AlwaysSlowWatch: (
         "_job _attempt _min_change _min_duration_s _slow _n_iterations _next_look _began _episode _excess_s"
     ),
@@ -187,7 +190,7 @@ _MADE: tuple[type, ...] = (
     # What operators note
     _Waiting, _Calls, _Anchor, _Compared, ClockOffsets, _Open, _Short, _Hang, _Standstill,
     HostReports, StuckCall, RootCause, Burst, Change, StepTime, _Work, IterationRecord, Charges,
-    Attribution, _Counted, _Rates, _Reading, SlowRound, _Kind, _Episode, _Recent, AlwaysSlow, _SinceStart,
+    Attribution, _Counted, _Rates, _Reading, SlowRound, _Kind, SlowEpisode, _Recent, AlwaysSlow, _SinceStart,
     Pace, PricedWindow, World, Loss, Digesting,
     # What findings rest on
     *evidence.KINDS, *evidence.PARTS,
