@@ -191,6 +191,6 @@ def _rate_and_typical(span: _Span, others: list[_Span]) -> tuple[float, float]:
     if not others:
         return span.got_through_bytes_per_s, 0.0
     delivered = [one.delivery_bytes_per_s for one in others]
-    if span.delivery_bytes_per_s and all(delivered):
+    if min(span.delivery_bytes_per_s, *delivered) > 0:
         return span.delivery_bytes_per_s, statistics.median(delivered)
     return span.got_through_bytes_per_s, statistics.median(one.got_through_bytes_per_s for one in others)
