@@ -105,7 +105,7 @@ def _topology(job: str, start_ns: int, communicator: str, members: tuple[int, ..
             time_ns=start_ns,
             host=f"node{host:02}",
             communicator=communicator,
-            name=communicator,
+            name=f"group {communicator}",
             is_world=len(members) == RANKS,
             members=members,
             host_ranks=tuple(rank for rank in members if rank // PER_HOST == host),

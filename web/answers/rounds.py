@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,13 +22,20 @@ MOST_CELLS = 1_000_000
 def rounds(source: Source, incident: str) -> dict[str, Any] | None:
     """The longest rounds around an incident."""
     around = _around(source, incident)
-    return around and {"rounds": source.rows("page/rounds", **around, most=MOST_ROUNDS)}
+    if around is None:
+        return None
+    longest = source.rows("page/rounds", **around, most=MOST_ROUNDS)
+    names = _names(source, around, sorted({one["communicator"] for one in longest}))
+    return {"rounds": [one | {"name": names.get(one["communicator"], "")} for one in longest]}
 
 
 def one_round(source: Source, incident: str, communicator: str, seq: int) -> dict[str, Any] | None:
     """A round over all its ranks."""
     around = _around(source, incident)
-    return around and {"calls": source.rows("page/round", **around, communicator=communicator, seq=seq)}
+    if around is None:
+        return None
+    calls = source.rows("page/round", **around, communicator=communicator, seq=seq)
+    return {"name": _names(source, around, [communicator]).get(communicator, ""), "calls": calls}
 
 
 def rank_times(source: Source, incident: str) -> tuple[dict[str, Any], npt.NDArray[np.float32]] | None:
@@ -57,6 +65,12 @@ def rank_times(source: Source, incident: str) -> tuple[dict[str, Any], npt.NDArr
     shares = np.full((len(ranks), slices), np.nan, np.float32)
     shares[row, column] = table.column("share").to_numpy()
     return {"ranks": ranks.tolist(), "slices": slices, "slice_ns": slice_ns, "from_ns": first_ns}, shares
+
+
+def _names(source: Source, around: Mapping[str, Any], communicators: Sequence[str]) -> dict[str, str]:
+    """What the job calls them: their ids say nothing to a person."""
+    asked = {"job": around["job"], "attempt": around["attempt"], "communicators": list(communicators)}
+    return {row["communicator"]: row["name"] for row in source.rows("page/names", **asked)}
 
 
 def _around(source: Source, incident: str) -> dict[str, Any] | None:

@@ -41,6 +41,10 @@ export function moment(timeNs) {
   return new Date(timeNs / 1e6).toISOString().replace("T", " ").slice(0, 19) + " UTC";
 }
 
+export function communicatorName({ name, communicator }) {
+  return name ? `'${name}'` : communicator.slice(0, 24);
+}
+
 export function ranks(list, most = 12) {
   const runs = [];
   for (const rank of [...list].sort((a, b) => a - b)) {

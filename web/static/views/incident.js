@@ -4,7 +4,7 @@ import { cells, get } from "../api.js";
 import { heat } from "../charts/heat.js";
 import { stepsChart } from "../charts/steps.js";
 import { h, part, table } from "../dom.js";
-import { VERDICTS, ago, moment, percent, ranks, seconds, whole } from "../words.js";
+import { ago, communicatorName, moment, percent, ranks, seconds, VERDICTS, whole } from "../words.js";
 import { cause, crumbs, fact, facts, incidentState, jobLink, legend, marksOf, nothing, verdict } from "./common.js";
 import { evidence } from "./evidence.js";
 import { questions } from "./question.js";
@@ -112,7 +112,7 @@ export async function incidentView([id]) {
       longest.length ? h("section", { "aria-labelledby": "rounds" }, h("h2", { id: "rounds" }, "Longest rounds"),
         table("Longest rounds", ["round", "operation", { text: "took", class: "number" }, { text: "ranks came apart by", class: "number" }, "last to come"],
           longest.map((round) => h("tr", null,
-            h("td", null, h("a", { "data-item": true, href: `#/incident/${id}/round/${encodeURIComponent(round.communicator)}/${round.seq}` }, `${whole(round.seq)} of ${round.communicator.slice(0, 24)}`)),
+            h("td", null, h("a", { "data-item": true, href: `#/incident/${id}/round/${encodeURIComponent(round.communicator)}/${round.seq}` }, `${whole(round.seq)} of ${communicatorName(round)}`)),
             h("td", null, round.op), h("td", { class: "number" }, round.took_s > 0 ? seconds(round.took_s) : "not ended"),
             h("td", { class: "number" }, seconds(round.apart_s)), h("td", null, `rank ${round.last_rank}`))))) : null,
       stacks, past],

@@ -3,14 +3,14 @@
 import { get } from "../api.js";
 import { roundChart } from "../charts/round.js";
 import { h, table } from "../dom.js";
-import { seconds, whole } from "../words.js";
+import { communicatorName, seconds, whole } from "../words.js";
 import { crumbs, fact, facts, jobLink, legend, marksOf, nothing } from "./common.js";
 
 const LISTED = 64;
 
 export async function roundView([id, communicator, seq]) {
   const incident = await get(`incidents/${encodeURIComponent(id)}`);
-  const { calls } = await get(`incidents/${encodeURIComponent(id)}/round`, { communicator, seq });
+  const { name, calls } = await get(`incidents/${encodeURIComponent(id)}/round`, { communicator, seq });
   const up = `#/incident/${id}`;
   const trail = crumbs(["Jobs", "#/"], [incident.job, jobLink(incident.job, incident.attempt, false)], ["Incident", up], [`Round ${seq}`]);
   const title = `Round ${whole(seq)}`;
@@ -24,7 +24,7 @@ export async function roundView([id, communicator, seq]) {
     title,
     up,
     node: [trail, h("h1", null, `${title}: ${one.op}`),
-      facts(fact("communicator", communicator), fact("elements", `${whole(one.elements)} ${one.dtype}`), fact("ranks", whole(calls.length)),
+      facts(fact("communicator", name ? `${communicatorName({ name, communicator })} (${communicator})` : communicator), fact("elements", `${whole(one.elements)} ${one.dtype}`), fact("ranks", whole(calls.length)),
         one.algorithm ? fact("algorithm", `${one.algorithm} ${one.protocol}`) : null),
       h("section", { "aria-label": "The round over its ranks" }, drawn.node, legend("accent", "culprit", "suspect", "victim")),
       h("section", { "aria-labelledby": "late" }, h("h2", { id: "late" }, "Who came last"),
