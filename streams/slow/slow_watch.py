@@ -278,11 +278,8 @@ class SlowWatch(Watch):
             max(ATTRIBUTED_ITERATIONS, slow_steps // 2) if is_named else ATTRIBUTED_ITERATIONS
         )
         old = episode.found
-        are_others = False
         if slow_steps <= HISTORY_ITERATIONS - BASELINE_ITERATIONS:
             found = self.attribute(episode.onset_step, observed)
-            first_growth_s = episode.before_s * (episode.finding.magnitude or 0.0)
-            are_others = is_of_others(old.culprits, *self._compared(episode.onset_step), first_growth_s)
         elif old.short_of_processors or episode.finding.onset is None:
             return []
         else:
@@ -301,7 +298,7 @@ class SlowWatch(Watch):
         # that are as slow for others. And its reason comes later: where a machine is busy nobody on it is to blame.
         is_cleared = bool(old.culprits or old.links) and not (found.culprits or found.links)
         machine_is_busy = has_its_reason and bool(old.culprits) and set(old.culprits) <= set(found.candidates)
-        if (is_same and not has_its_reason) or (is_cleared and not (machine_is_busy or are_others)):
+        if (is_same and not has_its_reason) or (is_cleared and not (machine_is_busy or self._are_others(episode))):
             found = old
         told = found if found.kind == "change" else self._held_back(found, episode.finding, observed)
         if found is old and told.may_be_the_machine == episode.told.may_be_the_machine:
@@ -314,6 +311,11 @@ class SlowWatch(Watch):
         episode.finding = self._with(episode.finding, told, observed, version=version)
         episode.found, episode.told = found, told  # not before: what the earlier answer said goes with it
         return [episode.finding]
+
+    def _are_others(self, episode: SlowEpisode) -> bool:
+        """Whether what goes on is of others than those who were named."""
+        first_growth_s = episode.before_s * (episode.finding.magnitude or 0.0)
+        return is_of_others(episode.found.culprits, *self._compared(episode.onset_step), first_growth_s)
 
     def is_crowded(self, moment: Moment, since_ns: int, share: float) -> bool:
         """Whether the machines of the job may be what took such a share of the time since then, as far as is known."""

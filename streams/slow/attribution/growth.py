@@ -12,7 +12,6 @@ from streams.slow.attribution.records import (
     Float64Array,
     Int64Array,
     IterationRecord,
-    columns_of,
     level_of,
     mean_step_time_s,
     mean_transfers,
@@ -77,8 +76,6 @@ def is_of_others(
     ranks = np.array(sorted(culprits), np.int64)
     growth_ns = 1e9 * (mean_step_time_s(slow) - mean_step_time_s(quiet))
     path_ns = (rank_charges(slow, ranks) - rank_charges(quiet, ranks)).sum()
-    own_ns = np.nanmean(columns_of(slow, "own_ns", ranks), axis=0) - np.nanmean(
-        columns_of(quiet, "own_ns", ranks), axis=0
-    )
-    theirs_ns = max(float(path_ns), float(np.nanmax(own_ns)))
+    own_ns = np.nan_to_num(level_of(slow, "own_ns", ranks) - level_of(quiet, "own_ns", ranks))
+    theirs_ns = max(float(path_ns), float(own_ns.max()))
     return growth_ns >= STILL_SLOW * 1e9 * first_growth_s and theirs_ns < NOT_THEIRS * growth_ns

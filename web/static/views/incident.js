@@ -4,7 +4,7 @@ import { cells, get } from "../api.js";
 import { heat } from "../charts/heat.js";
 import { stepsChart } from "../charts/steps.js";
 import { h, part, table } from "../dom.js";
-import { ago, communicatorName, moment, percent, ranks, seconds, VERDICTS, whole } from "../words.js";
+import { VERDICTS, ago, communicatorName, moment, percent, ranks, seconds, whole } from "../words.js";
 import { cause, crumbs, fact, facts, incidentState, jobLink, legend, marksOf, nothing, verdict } from "./common.js";
 import { evidence } from "./evidence.js";
 import { questions } from "./question.js";
