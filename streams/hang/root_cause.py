@@ -361,7 +361,10 @@ def _missing_stack(observed: HangObservations, ranks: Sequence[int]) -> str:
     libraries = sorted({name for rank in ranks for name in observed.host_reports.unseen_libraries(rank)})
     if libraries:
         return f"they have {', '.join(libraries)} loaded, whose calls are not seen"
-    if any(rank in observed.host_reports.stacks for rank in ranks):
+    stacks = observed.host_reports.stacks
+    if all(rank in stacks and stacks[rank].doing == "lock" for rank in ranks):
+        return "they wait for a lock, and who holds it is not seen"
+    if any(rank in stacks for rank in ranks):
         return "their stacks do not tell"
     return "their stacks, and calls of libraries that are not seen"
 

@@ -174,7 +174,10 @@ def test_a_stack_outside_of_calls_makes_the_difference(doing, verdict):
     all_but_one_in(stage, 2)
     stack(stage, 2, doing)
     stack(stage, 0, "in_call")
-    assert (stage.cause().verdict, stage.cause().culprits) == (verdict, (2,))
+    found = stage.cause()
+    assert (found.verdict, found.culprits) == (verdict, (2,))
+    waits_for_a_lock = any("they wait for a lock, and who holds it is not seen" in words for words in found.unseen)
+    assert waits_for_a_lock is (doing == "lock")
 
 
 def test_a_rank_in_a_call_that_nobody_sees_is_not_named():
