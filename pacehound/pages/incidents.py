@@ -21,7 +21,7 @@ _MOST_SENTENCES = 10
 
 CAUSES = {
     "H1": "did not enter a call that its peers wait in",
-    "H2": "entered another call than its peers",
+    "H2": "its calls differ from those of its peers",
     "H3": "everybody entered and nobody gets on",
     "S1": "computation",
     "S2": "communication",

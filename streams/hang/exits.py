@@ -16,6 +16,7 @@ from pacehound.model.events import Finding, HostSample, Instant, ProcessState, V
 from pacehound.model.evidence import Evidence, merged
 from pacehound.model.evidence.leaving import EndedFromOutside, Left, StoodBefore
 from pacehound.model.evidence.machines import More
+from pacehound.model.evidence.waiting import LaunchedFewer
 from pacehound.model.identity import event_id
 from pacehound.model.job_end import JOB_INTERRUPTED
 from streams.hang.hang_watch import HangWatch
@@ -130,8 +131,16 @@ class ExitWatch(Watch):
         held_up = self._hang.standstill()
         if held_up is not None:
             finding = _explained(finding, held_up)
+        elif deserters := self._deserters(first_ns):
+            return [_deserted(finding, deserters, first)]
         self._finding = finding
         return [replace(found, version=0) for found in self._look_again(finding, moment)] or [finding]
+
+    def _deserters(self, first_ns: int) -> list[ProcessState]:
+        """Who had left as if all were done, while most others still called: their calls fail for that."""
+        done = {p.rank: p for p in self._processes.values() if _has_succeeded(p) and p.since_ns <= first_ns}
+        ranks = self._hang.left_behind(sorted(done))
+        return [done[rank] for rank in ranks] if 2 * len(ranks) < len(self._processes) else []
 
     def _look_again(self, finding: Finding, moment: Moment) -> list[Finding]:
         """The finding anew where calls that did not match made the ranks leave; their rows come in late."""
@@ -176,7 +185,7 @@ class ExitWatch(Watch):
     def _nobody(self, left: list[ProcessState], first_ns: int, why: EndedFromOutside, moment: Moment) -> Finding:
         """Killed, and nobody to name for it: what is known."""
         killed = sorted(left, key=lambda process: (process.since_ns, process.rank))
-        shown: list[Evidence] = [_killed(process, first_ns) for process in killed[:MOST_TOLD]]
+        shown: list[Evidence] = [_later(process, first_ns) for process in killed[:MOST_TOLD]]
         if len(killed) > MOST_TOLD:
             shown.append(More(n=len(killed) - MOST_TOLD))
         ranks = tuple(sorted(process.rank for process in killed))
@@ -217,6 +226,31 @@ def _explained(finding: Finding, held_up: RootCause, *, have_failed: bool = True
     )
 
 
+def _deserted(finding: Finding, deserters: list[ProcessState], failed: list[ProcessState]) -> Finding:
+    """The finding where some had left as if all were done before the first one failed."""
+    began_ns = min(process.since_ns for process in deserters)
+    ranks = tuple(process.rank for process in deserters)
+    assert finding.onset is not None
+    return replace(
+        finding,
+        verdict="culprit",
+        cause="H2",  # it has come to the end of its calls, and its peers have not
+        culprits=ranks,
+        candidates=(),
+        onset=replace(finding.onset, time_ns=began_ns),
+        evidence=(
+            *(_first(process) for process in deserters[:MOST_TOLD]),
+            *(LaunchedFewer(rank=rank) for rank in ranks[:MOST_TOLD]),
+            *(_later(process, began_ns) for process in failed[:MOST_TOLD]),
+        ),
+        unseen=(),
+    )
+
+
+def _has_succeeded(process: ProcessState) -> bool:
+    return process.state == "exited" and process.signal is None and process.exit_code == 0
+
+
 def _is_disorderly(process: ProcessState) -> bool:
     if process.state != "exited":
         return False
@@ -235,6 +269,7 @@ def _first(process: ProcessState) -> Left:
     )
 
 
-def _killed(process: ProcessState, first_ns: int) -> Left:
+def _later(process: ProcessState, first_ns: int) -> Left:
+    """Without what it says of itself: it has not begun it."""
     after_s = max(process.since_ns - first_ns, 0) / 1e9
-    return Left(rank=process.rank, pid=process.pid, signal=process.signal or 0, after_s=after_s)
+    return Left(rank=process.rank, pid=process.pid, exit_code=process.exit_code, signal=process.signal, after_s=after_s)

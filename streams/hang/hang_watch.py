@@ -6,7 +6,7 @@ is is decided in `root_cause`, again and again while the hang lasts, for evidenc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -269,6 +269,11 @@ class HangWatch(Watch):
         # Whose call has timed out gives it up: that is no progress.
         return known.found if set(moved.tolist()) <= set(self.host_reports.exited(None)) else None
 
+    def left_behind(self, ranks: Iterable[int]) -> tuple[int, ...]:
+        """Those of some ranks that have launched fewer calls than a peer, as far as no call of theirs was lost."""
+        behind = set(self._table.behind())
+        return tuple(rank for rank in ranks if rank in behind and not self.host_reports.has_lost_calls(rank))
+
     def disagreement(self, iterations: LastIterations | None, until_ns: int) -> RootCause | None:
         """What follows from calls that did not match shortly before a time, if there were any."""
         recent = self.mismatches(until_ns - MISMATCH_MATTERS_NS)
@@ -406,7 +411,9 @@ class HangWatch(Watch):
         named = finding.culprits or tuple(dict.fromkeys(rank for link in finding.links for rank in link))
         age_s = None if self._checkpoint_ns is None else max(0, now_ns - self._checkpoint_ns) / 1e9
         notes = case_notes(self.host_reports, named, finding.victims, checkpoint_age_s=age_s)
-        proposal = drain_proposal(self.host_reports, finding.culprits) if finding.verdict == "culprit" else ()
+        # Calls that do not match are the program's fault: no other host would help.
+        is_of_a_host = finding.verdict == "culprit" and finding.cause != "H2"
+        proposal = drain_proposal(self.host_reports, finding.culprits) if is_of_a_host else ()
         return replace(finding, evidence=merged(finding.evidence, (*notes, *proposal)))
 
     def _pages(self, onset_ns: int, now_ns: int) -> bool:

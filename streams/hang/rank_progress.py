@@ -17,7 +17,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pacehound.model.events import MAX_WORLD_RANKS, NEVER, OpenCall, PairProgress, Progress, RankProgress, Topology
+from pacehound.model.events import (
+    MAX_WORLD_RANKS,
+    NEVER,
+    UNTOLD,
+    OpenCall,
+    PairProgress,
+    Progress,
+    RankProgress,
+    Topology,
+)
 from streams.rounds.edges import SeenEdges
 from streams.rounds.signatures import packed, signature_of
 
@@ -143,6 +152,17 @@ class ProgressTable:
         slot = self._slot.get((sequence, rank))
         calls = () if slot is None else self._open.get(slot, ())
         return next((call for call in calls if call.seq == seq), None)
+
+    def behind(self) -> tuple[int, ...]:
+        """Ranks that have launched fewer calls than another member of a sequence, where all calls are seen."""
+        if not self._length:
+            return ()
+        slots, launched = self.column("sequence"), self.column("launched")
+        most = np.full(len(self.sequences), np.iinfo(np.int64).min)
+        np.maximum.at(most, slots, launched)
+        is_seen = np.array([one.communicator not in self.blind for one in self.sequences], np.bool_)[slots]
+        is_less = (launched < most[slots]) & (launched != UNTOLD) & is_seen
+        return tuple(np.unique(self.column("rank")[is_less]).tolist())
 
     def name_of(self, sequence: int) -> str:
         """The name of a sequence's communicator."""

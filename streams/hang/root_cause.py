@@ -15,7 +15,6 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from pacehound.model.events import UNTOLD
 from pacehound.model.evidence import Evidence
 from pacehound.model.evidence.machines import HostSilent
 from pacehound.model.evidence.piece import MOST_RANKS
@@ -309,22 +308,15 @@ def _stall(observed: HangObservations) -> RootCause:
     """Nobody waits in a call that can be seen."""
     host_reports, table = observed.host_reports, observed.table
     outside = "what the ranks do outside of calls (data loading, storage, a lock)"
-    slots = table.column("sequence")
-    if len(table):
-        most = np.full(len(table.sequences), np.iinfo(np.int64).min)
-        np.maximum.at(most, slots, table.column("launched"))
-        launched = table.column("launched")
-        is_less = (launched < most[slots]) & (launched != UNTOLD)
-        is_seen = np.array([c.communicator not in table.blind for c in table.sequences], np.bool_)[slots]
-        behind = tuple(np.unique(table.column("rank")[is_less & is_seen]).tolist())
-        if len(behind) == 1:
-            return RootCause(
-                verdict="suspected",
-                cause="H1",
-                culprits=behind,
-                evidence=(LaunchedFewer(rank=behind[0]),),
-                unseen=(outside, *_dark(observed)),
-            )
+    behind = table.behind()
+    if len(behind) == 1:
+        return RootCause(
+            verdict="suspected",
+            cause="H1",
+            culprits=behind,
+            evidence=(LaunchedFewer(rank=behind[0]),),
+            unseen=(outside, *_dark(observed)),
+        )
     stacks = (host_reports.outside_of_calls(rank) for rank in sorted(host_reports.stacks))
     seen = tuple(stack for stack in stacks if stack is not None)
     everybody = tuple(sorted(host_reports.processes))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -205,3 +206,62 @@ def test_ranks_that_leave_with_an_error_because_somebody_asked_for_the_end_are_n
     last = replace(sample(11 * SECOND_NS, rank0=1, rank1=1, rank2=1, rank3=1), closed=True, closed_why=why)
     watch.hear(last, 5)
     assert bool(watch.on_end(Moment(now_ns=11 * SECOND_NS, step=5))) is is_told
+
+
+def progress(launched: dict[int, int], **changes: Any) -> Progress:
+    """How many calls each rank has launched."""
+    ranks = tuple(RankProgress(rank=rank, last_launched=n, last_completed=n - 1) for rank, n in launched.items())
+    said = Progress(job="j", attempt=0, time_ns=9 * SECOND_NS, host="h", communicator="world", ranks=ranks)
+    return replace(said, **changes)
+
+
+def of_those_who_leave(launched: dict[int, int], *samples: HostSample, **changes: Any) -> Finding:
+    """What is said when the first rank that fails has failed, in the last of these samples."""
+    hang = HangWatch("j", 0, HangSettings())
+    hang.hear(topology(members=WORLD, host_ranks=WORLD, world_size=4), None)
+    hang.hear(progress(launched, **changes), 5)
+    watch = ExitWatch("j", 0, hang)
+    for one in samples:
+        watch.hear(one, 5)
+    (finding,) = watch.on_tick(Moment(now_ns=samples[-1].time_ns + SETTLE_NS, step=5))
+    return finding
+
+
+def left_at(**seconds: tuple[int, int]) -> HostSample:
+    """All ranks; `rank2=(8, 1)` left at second 8 with exit code 1."""
+    said = sample(10 * SECOND_NS, **{name: code for name, (_, code) in seconds.items()})
+    processes = [
+        replace(one, since_ns=seconds[f"rank{one.rank}"][0] * SECOND_NS) if one.state == "exited" else one
+        for one in said.processes
+    ]
+    return replace(said, processes=tuple(processes))
+
+
+def test_who_leaves_in_good_order_while_the_others_still_call_is_why_they_fail() -> None:
+    finding = of_those_who_leave({0: 7, 1: 8, 2: 8, 3: 8}, left_at(rank0=(8, 0), rank1=(10, 1), rank3=(10, 1)))
+    assert (finding.verdict, finding.cause, finding.culprits, finding.candidates) == ("culprit", "H2", (0,), ())
+    assert finding.onset is not None
+    assert finding.onset.time_ns == 8 * SECOND_NS
+    assert list(words_of(finding)) == [
+        "rank 0 (pid 100) was the first to leave: it left with exit code 0",
+        "rank 0 has launched fewer calls than the other members of its communicators",
+        "rank 1 (pid 101) left with exit code 1, 2.00 s later",
+        "rank 3 (pid 103) left with exit code 1, 2.00 s later",
+    ]
+
+
+def test_who_is_done_as_all_are_has_nothing_to_do_with_who_fails_at_its_end() -> None:
+    finding = of_those_who_leave(dict.fromkeys(WORLD, 8), left_at(rank0=(8, 0), rank1=(10, 1)))
+    assert (finding.verdict, finding.culprits) == ("suspected", (1,))
+
+
+def test_who_goes_on_when_most_are_done_is_suspected_and_they_are_not() -> None:
+    done = {f"rank{rank}": (8, 0) for rank in range(3)}
+    finding = of_those_who_leave({0: 7, 1: 7, 2: 7, 3: 8}, left_at(**done, rank3=(10, 1)))
+    assert (finding.verdict, finding.culprits) == ("suspected", (3,))
+
+
+def test_where_calls_were_lost_nobody_has_launched_fewer() -> None:
+    leaving = left_at(rank0=(8, 0), rank1=(10, 1))
+    finding = of_those_who_leave({0: 7, 1: 8, 2: 8, 3: 8}, leaving, dropped_total=3)
+    assert (finding.verdict, finding.culprits) == ("suspected", (1,))
