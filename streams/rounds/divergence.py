@@ -58,13 +58,14 @@ class LastIterations:
     def diverging(self, communicator: str, seq: int, signatures: Mapping[int, CallSignature]) -> tuple[int, ...] | None:
         """Ranks that call something else than one iteration before; `None` where that is not known.
 
-        Where all of them do the work itself has changed, and nothing follows.
+        Where all of them do the work itself has changed, and nothing follows. Nor does where none does: what they
+        differ in, a root or a reduction, is not kept of the iteration before.
         """
         expected = self.expected_call(communicator, seq)
         if expected is None:
             return None
         strange = tuple(rank for rank in sorted(signatures) if not _is_like(signatures[rank], *expected))
-        return None if len(strange) == len(signatures) else strange
+        return strange if 0 < len(strange) < len(signatures) else None
 
     def out_of_order(
         self, launched: Mapping[int, Mapping[SequenceKey, int]], names: Mapping[str, str]

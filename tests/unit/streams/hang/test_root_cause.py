@@ -522,6 +522,20 @@ def test_another_operation_or_size_suspects_the_minority_and_its_own_past_proves
     assert (stage.cause().verdict, stage.cause().culprits) == ("culprit", (3,))
 
 
+def test_a_root_that_the_past_does_not_tell_is_judged_by_the_majority():
+    stage = twins()
+    for rank in range(4):
+        stage.at("world", rank, call(7, "broadcast", peer=1 if rank == 3 else 0), completed=6)
+    arrival = np.full((1, 4), 10)
+    past = rounds_at("world", (0, 1, 2, 3), arrival, arrival + 5, op="broadcast", seq=[6], size_bytes=32)
+    ranks = range(4)
+    stage.iterations = LastIterations(
+        rounds=[past], begins_ns=dict.fromkeys(ranks, 50), previous_begins_ns=dict.fromkeys(ranks, 5)
+    )
+    found = stage.cause()
+    assert (found.verdict, found.cause, found.culprits) == ("suspected", "H2", (3,))
+
+
 def test_with_two_ranks_only_the_past_tells_who_went_astray():
     stage = Stage()
     stage.at("left", 0, call(7, count=16), completed=6)
