@@ -68,7 +68,7 @@ class StandIn(OfRanks, frozen=True, kw_only=True, tag="stand_in"):
     def _sentence(self) -> str:
         who = shown_ranks(self.ranks, self.n_ranks)
         if self.is_entered_by_all:
-            return f"{who} stand in {self.call}, which everybody has entered"
+            return f"{who} {does(self.n_ranks, 'stand')} in {self.call}, which everybody has entered"
         return f"{who} {does(self.n_ranks, 'wait')} in {self.call}"
 
 
@@ -122,7 +122,7 @@ class Apart(OfRanks, frozen=True, kw_only=True, tag="apart"):
             "order": f"{who} wait for each other: their calls are in a different order",
             "order of most": f"{who} entered two calls the other way round than most of those who wait for them",
             "own past": f"{who} called something else there than in the iteration before",
-            "all others": f"{who} differ from all others",
+            "all others": f"{who} {does(self.n_ranks, 'differ')} from all others",
             "open sends": f"{who} {have(self.n_ranks)} sends open, which need not hold anybody",
             "device not begun": f"the devices of {who} have not begun what those of the others have",
             "every call": f"{who} is in every call that does not move, and nobody else is",
