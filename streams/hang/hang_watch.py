@@ -270,8 +270,8 @@ class HangWatch(Watch):
         return known.found if set(moved.tolist()) <= set(self.host_reports.exited(None)) else None
 
     def left_behind(self, ranks: Iterable[int]) -> tuple[int, ...]:
-        """Those of some ranks that have launched fewer calls than a peer, as far as no call of theirs was lost."""
-        behind = set(self._table.behind())
+        """Those of some ranks that have launched fewer collectives than a peer, and none of whose calls were lost."""
+        behind = set(self._table.behind(in_collectives=True))
         return tuple(rank for rank in ranks if rank in behind and not self.host_reports.has_lost_calls(rank))
 
     def disagreement(self, iterations: LastIterations | None, until_ns: int) -> RootCause | None:

@@ -153,15 +153,18 @@ class ProgressTable:
         calls = () if slot is None else self._open.get(slot, ())
         return next((call for call in calls if call.seq == seq), None)
 
-    def behind(self) -> tuple[int, ...]:
-        """Ranks that have launched fewer calls than another member of a sequence, where all calls are seen."""
+    def behind(self, *, in_collectives: bool = False) -> tuple[int, ...]:
+        """Ranks that have launched fewer calls than another member of a sequence, where all calls are seen.
+
+        A receive may be posted that nobody means to answer: `in_collectives` leaves pairs out.
+        """
         if not self._length:
             return ()
         slots, launched = self.column("sequence"), self.column("launched")
         most = np.full(len(self.sequences), np.iinfo(np.int64).min)
         np.maximum.at(most, slots, launched)
-        is_seen = np.array([one.communicator not in self.blind for one in self.sequences], np.bool_)[slots]
-        is_less = (launched < most[slots]) & (launched != UNTOLD) & is_seen
+        counts = [one.communicator not in self.blind and not (in_collectives and one.is_pair) for one in self.sequences]
+        is_less = (launched < most[slots]) & (launched != UNTOLD) & np.array(counts, np.bool_)[slots]
         return tuple(np.unique(self.column("rank")[is_less]).tolist())
 
     def name_of(self, sequence: int) -> str:
