@@ -69,6 +69,7 @@ def arguments() -> argparse.Namespace:
 ONCE: dict[str, Callable[[argparse.Namespace], None]] = {
     "stops": lambda options: os.kill(os.getpid(), signal.SIGSTOP),
     "leaves": lambda options: sys.exit(1),
+    "finishes": lambda options: os._exit(0),
     "raises": lambda options: _raise(),
     "dies": lambda options: os.kill(os.getpid(), signal.SIGKILL),
     "loads-long": lambda options: None,  # the data set does it

@@ -117,6 +117,7 @@ CASES = (
         survives=True,
     ),
     Case("sys.exit(1)", ("leaves", *HUNG), names("exit", "None H1", surely=False), suspect_after_s=30.0),
+    Case("exit code 0 in the middle", ("finishes", *HUNG), names("exit", "H2"), suspect_after_s=30.0),
     Case("an exception", ("raises", *HUNG), names("exit", "None H1", surely=False), suspect_after_s=30.0),
     Case("kill -9", ("dies", *HUNG), names("exit", "None H1")),
     Case("skips a call of the world", ("skips", *HUNG, "--place", 1), MISMATCH),
