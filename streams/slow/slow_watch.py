@@ -294,8 +294,8 @@ class SlowWatch(Watch):
             old.links,
         )
         has_its_reason = bool(found.short_of_processors) and not old.short_of_processors
-        # What was seen at first stands: later iterations in which the fault fades do not clear whom it named. Those do
-        # that are as slow for others. And its reason comes later: where a machine is busy nobody on it is to blame.
+        # What was seen at first stands: later iterations in which the fault fades do not clear whom it named; those do
+        # that are as slow because of others. Its reason comes later: where a machine is busy nobody on it is to blame.
         is_cleared = bool(old.culprits or old.links) and not (found.culprits or found.links)
         machine_is_busy = has_its_reason and bool(old.culprits) and set(old.culprits) <= set(found.candidates)
         if (is_same and not has_its_reason) or (is_cleared and not (machine_is_busy or self._are_others(episode))):
