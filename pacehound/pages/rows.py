@@ -92,11 +92,11 @@ def _plain(value: Any, kind: pa.DataType) -> Any:
         return value
     if _has_nanoseconds(kind):
         return value.replace(" ", "T").replace("Z", "+00:00")
-    if pa.types.is_list(kind):
-        return [_plain(item, kind.value_type) for item in value]
     if pa.types.is_map(kind):
         return [[_plain(name, kind.key_type), _plain(item, kind.item_type)] for name, item in value]
-    if pa.types.is_struct(kind):
+    if isinstance(value, list):  # of any kind of lists
+        return [_plain(item, kind.value_type) for item in value]
+    if isinstance(value, dict):
         return {field.name: _plain(value[field.name], field.type) for field in kind}
     if isinstance(value, datetime.datetime):
         return value.isoformat()

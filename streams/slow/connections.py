@@ -125,8 +125,10 @@ class ConnectionTracker:
             before = earlier.get((span.local, span.remote))
             if before is not None and before.got_through_bytes_per_s * FAR_BELOW < span.got_through_bytes_per_s:
                 continue  # it was about as slow before: that is how this link is
-            peers = [peer for peer in spans if peer.link != span.link]
-            rate, typical = _rate_and_typical(span, peers or ([before] if before else []))
+            others = [peer for peer in spans if peer.link != span.link] or ([] if before is None else [before])
+            if not others:
+                continue
+            rate, typical = _rate_and_typical(span, others)
             if rate >= FAR_BELOW * typical:
                 continue
             share = rate / typical
@@ -188,8 +190,6 @@ def _large(spans: list[_Span]) -> list[_Span]:
 
 def _rate_and_typical(span: _Span, others: list[_Span]) -> tuple[float, float]:
     """How fast a connection is and how fast others are: as the network delivered, where all of them say it."""
-    if not others:
-        return span.got_through_bytes_per_s, 0.0
     delivered = [one.delivery_bytes_per_s for one in others]
     if min(span.delivery_bytes_per_s, *delivered) > 0:
         return span.delivery_bytes_per_s, statistics.median(delivered)

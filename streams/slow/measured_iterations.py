@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import dropwhile, islice, pairwise, takewhile
 
@@ -34,7 +34,6 @@ class _Index:
 
     rounds: RoundColumns
     index: RoundIndex
-    numbered_by: Mapping[TransferKey, int]
     numbers: Int64Array
     ahead: dict[int, _Ahead] = field(default_factory=dict)  # by the id of the sample
 
@@ -71,12 +70,10 @@ class MeasuredIterations:
 
     def _indexed(self, rounds: RoundColumns, clocks: ClockOffsets) -> _Index:
         """The rounds of a stretch of time: the same ones for all iterations of one step of time."""
-        known = self._index
-        if known is not None and known.rounds is rounds and known.numbered_by is self.numbers:
-            return known
-        index = known.index if known is not None and known.rounds is rounds else RoundIndex(rounds, clocks)
-        numbers = [self.numbers.setdefault(key, len(self.numbers)) for key in index.keys]
-        self._index = _Index(rounds, index, self.numbers, np.array(numbers, np.int64))
+        if self._index is None or self._index.rounds is not rounds:
+            index = RoundIndex(rounds, clocks)
+            numbers = [self.numbers.setdefault(key, len(self.numbers)) for key in index.keys]
+            self._index = _Index(rounds, index, np.array(numbers, np.int64))
         return self._index
 
     def _look_ahead(self, iteration: Iteration, indexed: _Index) -> None:
