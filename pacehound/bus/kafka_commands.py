@@ -10,11 +10,11 @@ import logging
 import time
 from collections.abc import Iterable
 
-from confluent_kafka import OFFSET_END, Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from pacehound.bus.kafka import ISOLATION, KafkaProducer, client_config, message_of
 from pacehound.bus.kafka_errors import is_nothing_to_a_reader, reason_of
-from pacehound.bus.kafka_reader import AGAIN_S
+from pacehound.bus.kafka_reader import AGAIN_S, bounds
 from pacehound.bus.kafka_topics import ensure_topics
 from pacehound.bus.mailbox import Mailbox
 from pacehound.bus.otlp import Polled
@@ -57,14 +57,25 @@ class _Reader:
         try:
             self._reader.assign(self._first_since([TopicPartition(name, number, since_ms) for number in partitions]))
         except KafkaException as error:
-            self._reader.close()
+            self.close()
             raise Unavailable(f"Kafka at {settings.servers}: {reason_of(error)}") from error
+        except Unavailable:
+            self.close()
+            raise
 
     def _first_since(self, places: list[TopicPartition]) -> list[TopicPartition]:
-        """The first offsets since a time; a topic that was made a moment ago is not known at once."""
+        """The first offsets since a time; a topic that was made a moment ago is not known at once.
+
+        Where nothing has come since then that is the end, and it is asked for here, before anything else: a client
+        that is told to begin at the end asks for it later, and what came in between is not read.
+        """
         deadline_s = time.monotonic() + ANSWERS_WITHIN_S
         while True:
             try:
+                ends = [
+                    bounds(self._reader, self._settings, place.topic, place.partition, ANSWERS_WITHIN_S)[1]
+                    for place in places
+                ]
                 found = self._reader.offsets_for_times(places, timeout=ANSWERS_WITHIN_S)
             except KafkaException:
                 if time.monotonic() >= deadline_s:
@@ -72,8 +83,8 @@ class _Reader:
                 time.sleep(AGAIN_S)
             else:
                 return [
-                    TopicPartition(one.topic, one.partition, one.offset if one.offset >= 0 else OFFSET_END)
-                    for one in found
+                    TopicPartition(one.topic, one.partition, one.offset if one.offset >= 0 else end)
+                    for one, end in zip(found, ends, strict=True)
                 ]
 
     def read(self) -> list[Event]:

@@ -63,7 +63,7 @@ def read_to_end(
     with _reader(settings) as reader:
         name = settings.prefix + topic.name
         for partition in left:
-            left[partition] = _bounds(reader, settings, name, partition, silent_for_s)[1]
+            left[partition] = bounds(reader, settings, name, partition, silent_for_s)[1]
         reader.assign([TopicPartition(name, partition, OFFSET_BEGINNING) for partition in left])
         heard_s = time.monotonic()
         while left:
@@ -105,7 +105,7 @@ def starts_and_ends(
         return {
             one.partition: (
                 one.offset if one.offset >= 0 else None,
-                _bounds(reader, settings, name, one.partition, timeout_s)[1],
+                bounds(reader, settings, name, one.partition, timeout_s)[1],
             )
             for one in committed
         }
@@ -124,7 +124,7 @@ def oldest_offsets(
     """
     with _reader(settings) as reader:
         return {
-            (topic, partition): _bounds(reader, settings, settings.prefix + topic, partition, timeout_s)[0]
+            (topic, partition): bounds(reader, settings, settings.prefix + topic, partition, timeout_s)[0]
             for topic, partition in places
         }
 
@@ -221,8 +221,17 @@ def _committed(reader: Consumer, name: str, n_partitions: int, timeout_s: float)
     return list(_settled(lambda: reader.committed(places, timeout=timeout_s), _NO_COORDINATOR, timeout_s))
 
 
-def _bounds(reader: Consumer, settings: KafkaSettings, name: str, partition: int, timeout_s: float) -> tuple[int, int]:
-    """The offsets of the first message and after the last one."""
+def bounds(reader: Consumer, settings: KafkaSettings, name: str, partition: int, timeout_s: float) -> tuple[int, int]:
+    """The offsets of the first message and after the last one.
+
+    Raises
+    ------
+    KafkaException
+        The broker is away or refuses.
+    Unavailable
+        It says nothing in time.
+
+    """
     place = TopicPartition(name, partition)
     found = _settled(lambda: reader.get_watermark_offsets(place, timeout=timeout_s), _LEADERLESS, timeout_s)
     if found is None:

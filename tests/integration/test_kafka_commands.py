@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 import time
@@ -14,10 +15,11 @@ from actuators.answers import Answers
 from actuators.control.controlled_job import ControlledJob
 from bench.rig import realjob
 from bench.rig.broker import Broker
-from pacehound.bus.kafka_commands import KafkaControl
+from pacehound.bus import kafka_commands
+from pacehound.bus.kafka_commands import KafkaCommands, KafkaControl
 from pacehound.bus.signing import Keys, Signer, signer_of
 from pacehound.instrument import hold, shim
-from pacehound.model.events import CommandResult
+from pacehound.model.events import Command, CommandResult
 from pacehound.model.orders import ANY_ATTEMPT, Answer, Locate, new_order
 from pacehound.settings import KafkaSettings
 
@@ -48,21 +50,26 @@ def settings(broker: Broker, tmp_path: Path) -> Iterator[KafkaSettings]:
     run.stop()
 
 
+def located(signer: Signer, number: int) -> Command:
+    """An order to locate the ranks, as it is given now."""
+    order = new_order(
+        Locate(),
+        job=JOB,
+        attempt=ANY_ATTEMPT,
+        issuer="a test",
+        number=number,
+        now_ns=time.time_ns(),
+        lives_ns=10_000_000_000,
+        why="a test",
+    )
+    return signer.signed(order)
+
+
 def answers(control: KafkaControl, signer: Signer) -> list[CommandResult]:
     """What the agent says of an order to locate the ranks."""
     deadline_s = time.monotonic() + WITHIN_S
     for number in range(1, WITHIN_S):
-        order = new_order(
-            Locate(),
-            job=JOB,
-            attempt=ANY_ATTEMPT,
-            issuer="a test",
-            number=number,
-            now_ns=time.time_ns(),
-            lives_ns=10_000_000_000,
-            why="a test",
-        )
-        control.command(signer.signed(order))
+        control.command(located(signer, number))
         until_s = time.monotonic() + 3
         while time.monotonic() < min(until_s, deadline_s):
             found, _ = control.results(JOB, 0)
@@ -103,3 +110,19 @@ def test_a_job_on_kafka_is_paused_by_who_has_the_key_and_by_nobody_else(
     assert done.returncode == 0, done.stderr
     assert f"{RANKS} ranks are held" in done.stdout
     assert "the time that was asked for is over" in done.stdout
+
+
+def test_a_command_that_is_given_the_moment_after_an_agent_begins_to_listen_is_heard(
+    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where nothing lies in the topic; an agent that left it to its client where the end is missed one in five."""
+    monkeypatch.setattr(kafka_commands, "LONGEST_LIFE_NS", 0)  # what was given to the agents before it is too old
+    settings = KafkaSettings(servers=broker.servers, prefix=f"{tmp_path.name}.")
+    signer = Signer.drawn()
+    with contextlib.closing(KafkaControl(settings, JOB)) as control:
+        for number in range(20):
+            given = located(signer, number)
+            with contextlib.closing(KafkaCommands(settings, JOB)) as agent:
+                agent.poll(0)
+                control.command(given)
+                realjob.until(f"command {number}", lambda: given in agent.poll(0).commands, 10, 0.01)  # noqa: B023
