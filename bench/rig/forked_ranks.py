@@ -4,9 +4,10 @@
 
 It does what torchrun does for one host: the environment of each rank, and an end for all of them when one fails. Where
 others are on another host FORKED_FIRST says the first one here, FORKED_WORLD how many there are, and FORKED_MEET where
-they meet, as ADDRESS:PORT. FORKED_AFTER is a file which they wait for, though not for long: on a busy machine a short
-job would be over before its head has begun. Tests whose claim is about the launcher, or about processes that are looked
-for by their environment, use torchrun itself.
+they meet, as ADDRESS:PORT. They wait for the agent of the run that they are part of, and for the file FORKED_AFTER, if
+one is named, though not for long: on a busy machine a short job would be over before its agent or its head has begun,
+and how a rank was killed that nobody had looked at is not known. Tests whose claim is about the launcher, or about
+processes that are looked for by their environment, use torchrun itself.
 """
 
 from __future__ import annotations
@@ -65,14 +66,22 @@ def wait_for(pids: dict[int, int]) -> int:
     return status
 
 
+def awaited() -> list[str]:
+    """The files that are there when the helpers of this run have begun."""
+    files = [os.environ["FORKED_AFTER"]] if "FORKED_AFTER" in os.environ else []
+    if "PACEHOUND_RUN_DIR" in os.environ:
+        files.append(os.path.join(os.environ["PACEHOUND_RUN_DIR"], "agent.lock"))
+    return files
+
+
 def main() -> None:
     """Fork, and be a rank or wait for all of them."""
     n, sys.argv = int(sys.argv[1]), sys.argv[2:]
     import torch._dynamo  # what each rank would import for itself, when it makes its optimizer at the latest
     import torch.distributed  # noqa: F401
 
-    awaited, begin_by_s = os.environ.get("FORKED_AFTER"), time.monotonic() + AFTER_WITHIN_S
-    while awaited and not os.path.exists(awaited) and time.monotonic() < begin_by_s:
+    begin_by_s = time.monotonic() + AFTER_WITHIN_S
+    while not all(map(os.path.exists, awaited())) and time.monotonic() < begin_by_s:
         time.sleep(0.05)
     if pids := fork_ranks(n):
         os._exit(wait_for(pids))

@@ -50,6 +50,7 @@ class HostProcesses:
         self._known = {(process.pid, process.start_ticks): process for process in known}
         self._closed = set(closed_attempts)
         self._watches: dict[tuple[int, int], ProcessWatch] = {}
+        self._found_gone: set[tuple[int, int]] = set()
 
     @property
     def known(self) -> list[KnownProcess]:
@@ -90,13 +91,22 @@ class HostProcesses:
             _trust_its_own_word(process)
         return is_news
 
+    def was_found_gone(self, header: RingHeader) -> bool:
+        """Whether this agent has not seen the process but gone: it began later than the process ended."""
+        return (header.pid, header.process_start_ticks) in self._found_gone
+
+    def note_last_word(self, header: RingHeader, unix_ns: int) -> None:
+        """When a process that was found gone wrote something: it left soon after that, not when it was looked for."""
+        self._known[header.pid, header.process_start_ticks].since_ns = unix_ns
+
     def look(self, now_unix_ns: int) -> bool:
         """Look at every process that was still there; whether one has changed."""
         has_changed = False
         for key, process in self._known.items():
             if process.state == "exited":
                 continue
-            if key not in self._watches:
+            is_first_look = key not in self._watches
+            if is_first_look:
                 self._watches[key] = ProcessWatch(*key, proc=self._proc)
             sighting = self._watches[key].look()
             if sighting.state != process.state:
@@ -104,6 +114,8 @@ class HostProcesses:
                 process.state, process.since_ns = sighting.state, now_unix_ns
             process.exit_code, process.signal = sighting.exit_code, sighting.signal
             if process.state == "exited":
+                if is_first_look:
+                    self._found_gone.add(key)
                 self._watches.pop(key).close()
                 _trust_its_own_word(process)
         return has_changed

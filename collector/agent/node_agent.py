@@ -371,6 +371,8 @@ class Agent:
         self._groups.take(header, records)
         if len(records):
             self.processes.note_rank(header, int(records.view(rings.CALL)[-1]["rank"]))
+            if self.processes.was_found_gone(header) and (said_ns := rings.last_time_ns(records)):
+                self.processes.note_last_word(header, self._job.clock.to_unix_ns(said_ns))
         self._read_records.append(RingRecords(attempt=header.attempt, rank=header.rank, records=records, lost=lost))
         self._unsettled += len(records)
 

@@ -135,6 +135,15 @@ def is_timed(calls: Records) -> BoolArray:
     return timed
 
 
+def last_time_ns(records: Records) -> int:
+    """The latest time that some records tell of calls, markers and exits, monotonic; 0 where they tell none."""
+    calls = records.view(CALL)
+    of_calls = calls[(calls["kind"] == LAUNCH) | (calls["kind"] == COMPLETE)]
+    of_moments = records.view(MARKER_BODY)[(calls["kind"] == MARKER) | (calls["kind"] == EXIT)]
+    columns = (of_calls["launch_ns"], of_calls["end_ns"], of_moments["time_ns"])
+    return max(int(column.max(initial=0)) for column in columns)
+
+
 _WIDTHS = np.array(DTYPE_BYTES, np.int64)
 
 

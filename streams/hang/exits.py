@@ -16,6 +16,7 @@ from pacehound.model.events import Finding, HostSample, Instant, ProcessState, V
 from pacehound.model.evidence import Evidence, merged
 from pacehound.model.evidence.leaving import EndedFromOutside, Left, StoodBefore
 from pacehound.model.evidence.machines import More
+from pacehound.model.evidence.phrases import shown_ranks
 from pacehound.model.evidence.waiting import LaunchedFewer
 from pacehound.model.identity import event_id
 from pacehound.model.job_end import JOB_INTERRUPTED
@@ -87,6 +88,9 @@ class ExitWatch(Watch):
         first_ns = min(process.since_ns for process in left)
         if moment.now_ns < first_ns + SETTLE_NS and not is_end:
             return []
+        # Nobody can tell how these ended: long before in good order, just before it may be what the others fail for.
+        left += [p for p in self._processes.values() if _is_wordless(p) and p.since_ns >= first_ns - SETTLE_NS]
+        first_ns = min(process.since_ns for process in left)
         self._is_decided = True
         if self._hang.is_hung:
             return []
@@ -123,8 +127,8 @@ class ExitWatch(Watch):
             detected=moment.at,
             lasting=True,
             pages=True,
-            evidence=tuple(_first(process) for process in first),
-            unseen=() if own_fault else ("whether a peer's mistake made it fail",),
+            evidence=tuple(_first(process, len(first)) for process in first),
+            unseen=() if own_fault else _unseen(first),
         )
         if own_fault:
             return [finding]
@@ -176,7 +180,7 @@ class ExitWatch(Watch):
             for p in everybody
             if p.state == "exited" and p.signal in _POLITE and p.since_ns < first_ns - TOGETHER_ELSEWHERE_NS
         ]
-        if asked and all(process.signal == signal.SIGKILL for process in left):
+        if asked and all(process.signal == signal.SIGKILL or _is_wordless(process) for process in left):
             first = min(asked, key=lambda p: (p.since_ns, p.rank))
             before_s = (first_ns - first.since_ns) / 1e9
             return EndedFromOutside(first_rank=first.rank, before_s=before_s, signal=first.signal or 0)
@@ -239,7 +243,7 @@ def _deserted(finding: Finding, deserters: list[ProcessState], failed: list[Proc
         candidates=(),
         onset=replace(finding.onset, time_ns=began_ns),
         evidence=(
-            *(_first(process) for process in deserters[:MOST_TOLD]),
+            *(_first(process, len(deserters)) for process in deserters[:MOST_TOLD]),
             *(LaunchedFewer(rank=rank) for rank in ranks[:MOST_TOLD]),
             *(_later(process, began_ns) for process in failed[:MOST_TOLD]),
         ),
@@ -259,8 +263,21 @@ def _is_disorderly(process: ProcessState) -> bool:
     return bool(process.exit_code)
 
 
-def _first(process: ProcessState) -> Left:
+def _is_wordless(process: ProcessState) -> bool:
+    """It has left, and nobody can tell how: it was reaped before anybody looked, and has written nothing about it."""
+    return process.state == "exited" and process.signal is None and process.exit_code is None
+
+
+def _unseen(first: list[ProcessState]) -> tuple[str, ...]:
+    """What is not known of those that left first."""
+    wordless = [process.rank for process in first if _is_wordless(process)]
+    how = (f"how {shown_ranks(wordless)} ended: by a signal, most likely",) if wordless else ()
+    return (*how, "whether a peer's mistake made it fail")
+
+
+def _first(process: ProcessState, n_first: int) -> Left:
     return Left(
+        n_first=n_first,
         rank=process.rank,
         pid=process.pid,
         exit_code=process.exit_code,

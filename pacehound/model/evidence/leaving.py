@@ -35,7 +35,7 @@ class Process(Piece, frozen=True, kw_only=True, tag="process"):
 
 
 class Left(Piece, frozen=True, kw_only=True, tag="left"):
-    """A rank that left before the others, and how; or one of many that were killed, so long after the first."""
+    """A rank that left before the others, one of `n_first`, and how; or so long after the first one (`after_s`)."""
 
     rank: int
     pid: int
@@ -43,6 +43,7 @@ class Left(Piece, frozen=True, kw_only=True, tag="left"):
     signal: int | None = None
     detail: str = ""
     after_s: float | None = None
+    n_first: int = 1
 
     ABOUT: ClassVar = ("rank",)
 
@@ -51,10 +52,13 @@ class Left(Piece, frozen=True, kw_only=True, tag="left"):
         how = f"left with exit code {self.exit_code}"
         if self.signal is not None:
             how = f"was killed by {signal_name(self.signal)}"
+        elif self.exit_code is None:
+            how = "left without a word, nobody saw how"
         if self.after_s is not None:
             return f"{who} {how}, {f'{self.after_s:.2f} s later' if self.after_s > 0 else 'first'}"
         detail = f": {self.detail}" if self.detail else ""
-        return f"{who} was the first to leave: it {how}{detail}"
+        place = "the first" if self.n_first == 1 else f"one of the first {self.n_first}"
+        return f"{who} was {place} to leave: it {how}{detail}"
 
 
 class EndedFromOutside(Piece, frozen=True, kw_only=True, tag="ended_from_outside"):

@@ -182,6 +182,23 @@ def test_where_nobody_can_tell_its_own_last_word_stands(run: AgentRun, failed: b
     assert (last(run).state, last(run).exit_code) == ("exited", code)
 
 
+def test_who_was_gone_before_the_agent_began_left_when_it_wrote_last(run: AgentRun) -> None:
+    """On a busy machine a job may be over first. Who was killed has written nothing after its last call."""
+    killed, failed = run.joined(0), run.joined(1)
+    for ring in (killed, failed):
+        ring.done(0, 100 * MS, 110 * MS)
+    killed.launch(1, 200 * MS)
+    failed.exit(230 * MS, failed=True, text="RuntimeError: connection closed by peer")
+    for pid in (100, 101):
+        run.proc.remove(pid)
+    run.step(5_000)
+    left = {process.rank: process for process in run.receiver.of(HostSample)[-1].processes}
+    assert {rank: (p.state, p.exit_code, p.since_ns - UNIX_NS) for rank, p in left.items()} == {
+        0: ("exited", None, 200 * MS),
+        1: ("exited", 1, 230 * MS),
+    }
+
+
 def test_a_status_that_was_seen_beats_its_own_word(run: AgentRun) -> None:
     ring = run.joined(0)
     ring.exit(run.now_ns, failed=False)

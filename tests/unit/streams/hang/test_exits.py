@@ -123,6 +123,29 @@ def test_who_is_killed_after_the_launcher_asked_the_others_to_end_is_not_to_blam
         assert words_of(finding)[0].startswith("rank 0 was the first to end, 30.0 s before, by SIGTERM")
 
 
+@pytest.mark.parametrize(
+    ("before_s", "candidates", "verdict"),
+    [(0.0, (0, 1, 2), "unknown"), (0.3, (2,), "suspected"), (30.0, (0, 1), "unknown"), (-1.0, (0, 1), "unknown")],
+    ids=["at the same time", "just before", "long before", "after it"],
+)
+def test_who_left_nobody_knows_how_is_not_passed_over_where_others_fail_behind_it(
+    before_s: float, candidates: tuple[int, ...], verdict: str
+) -> None:
+    """A killed rank that was reaped before anybody looked: ranks that fail for it are not the first to have left."""
+    watch = ExitWatch("j", 0, HeldUp(None))
+    failed = sample(40 * SECOND_NS, rank0=1, rank1=1)
+    since_ns = int((40.0 - before_s) * SECOND_NS)
+    processes = [replace(p, state="exited", since_ns=since_ns) if p.rank == 2 else p for p in failed.processes]
+    watch.hear(replace(failed, processes=tuple(processes)), 5)
+    (finding,) = watch.on_tick(Moment(now_ns=40 * SECOND_NS + SETTLE_NS, step=5))
+    assert isinstance(finding, Finding)
+    assert (finding.verdict, finding.culprits or finding.candidates) == (verdict, candidates)
+    words = " ".join((*words_of(finding), *finding.unseen))
+    assert ("rank 2 (pid 102) was" in words and "how rank 2 ended" in words) == (2 in candidates)
+    if verdict == "suspected":
+        assert words_of(finding) == ("rank 2 (pid 102) was the first to leave: it left without a word, nobody saw how",)
+
+
 class Job:
     """A hang watch over four ranks on one communicator."""
 
