@@ -18,6 +18,7 @@ from pacehound.model.events import (
     Markers,
 )
 from pacehound.model.long_iteration import is_long
+from streams.rounds.thresholds import STEPS_WITHOUT
 
 _PLANNED = {CHECKPOINT_BEGIN: "checkpoint", EVALUATION_BEGIN: "evaluation", HOLD_BEGIN: "hold"}
 _PLANNED_ENDS = {CHECKPOINT_END: "checkpoint", EVALUATION_END: "evaluation", HOLD_END: "hold"}
@@ -30,6 +31,9 @@ def ends_long_iteration(said: object, tick_ns: int) -> bool:
 
 class IterationTracker:
     """Collects the steps of all ranks; an iteration is over when every member has reported it.
+
+    Members that have never reported one, and without whom the others have gone on, do not train: they coordinate,
+    evaluate or generate. They are not waited for.
 
     The iteration time is the median over the ranks of the time between two adjacent steps of the same rank: it
     needs no common clock, and one rank's late report does not move it.
@@ -48,6 +52,7 @@ class IterationTracker:
         self._first_ns: dict[int, int] = {}  # of the open steps
         self._previous: dict[int, tuple[int, int]] = {}  # rank -> step and end of the iteration before
         self._last_marker: dict[int, tuple[int, int]] = {}
+        self._told_step = -1
         self._last_pause_ns: dict[tuple[int, str], int] = {}  # by rank and name
         self._planned: dict[str, int] = {}  # what is going on now -> how many ranks are in it
         self._planned_since_last: set[str] = set()
@@ -72,8 +77,9 @@ class IterationTracker:
                     self.backward += 1
                     continue
                 self._last_marker[rank] = (step, time_ns)
-                self._open.setdefault(step, {})[rank] = time_ns
-                self._first_ns[step] = min(time_ns, self._first_ns.get(step, time_ns))
+                if step > self._told_step:  # of one that was not waited for it may be told
+                    self._open.setdefault(step, {})[rank] = time_ns
+                    self._first_ns[step] = min(time_ns, self._first_ns.get(step, time_ns))
             elif name in _PLANNED:
                 what = _PLANNED[name]
                 self._planned[what] = self._planned.get(what, 0) + 1
@@ -98,31 +104,48 @@ class IterationTracker:
         for step in sorted(self._open):
             ends = self._open[step]
             waiting = expected - len(ends)
-            if waiting and gone:
-                waiting -= len(gone - ends.keys())
+            if waiting and (absent := gone | self._aside()):
+                waiting -= len(absent - ends.keys())
             if waiting > 0 and (
-                self._first_ns[step] + self._lateness_ns > watermark_ns or not self._passed(step, ends)
+                self._first_ns[step] + self._lateness_ns > watermark_ns or not self._passed(step, ends, gone)
             ):
                 break
             if len(ends) < expected:
                 self.incomplete += 1
             samples.append(self._sample(step, ends))
             del self._open[step], self._first_ns[step]
+            self._told_step = step
         return samples
 
     def told_end_ns(self, tick_ns: int) -> int | None:
         """The end of the next iteration, if it is long and all ranks have told of it."""
         step = min(self._open, default=None)
-        if step is None or len(self._open[step]) < len(self._members) or not self._previous:
+        if step is None or not self._previous or len(self._open[step]) < len(self._members) - len(self._aside()):
             return None
         rank, (before, before_ns) = next(iter(self._previous.items()))
         took_ns = (self._open[step].get(rank, before_ns) - before_ns) / max(step - before, 1)
         return max(self._open[step].values()) if is_long(took_ns, tick_ns) else None
 
-    def _passed(self, step: int, ends: dict[int, int]) -> bool:
-        """A rank that has not reported `step` has reported a later one: its marker was lost, it is not slow."""
-        later = {rank for other, reported in self._open.items() if other > step for rank in reported}
-        return all(rank in ends or rank in later for rank in self._members)
+    def _aside(self) -> frozenset[int]:
+        """Members that have reported nothing while iterations were told of."""
+        if not self._previous or len(self._last_marker) == len(self._members):
+            return frozenset()
+        return frozenset(self._members) - self._last_marker.keys()
+
+    def _passed(self, step: int, ends: dict[int, int], gone: AbstractSet[int]) -> bool:
+        """Who has not reported `step` and may yet is not slow.
+
+        It has reported a later one: its marker was lost. Or it has never reported any, and the others have gone on for
+        longer than they can without one of them.
+        """
+        further = [reported for other, reported in self._open.items() if other > step]
+        later = {rank for reported in further for rank in reported}
+        known = ends.keys() | later | gone
+        awaited = [rank for rank in self._members if rank not in known]
+        if not awaited:
+            return True
+        have_gone_on = sum(ends.keys() <= reported.keys() for reported in further) >= STEPS_WITHOUT
+        return have_gone_on and not any(rank in self._last_marker for rank in awaited)
 
     def _sample(self, step: int, ends: dict[int, int]) -> IterationSample:
         ranks = tuple(sorted(ends))

@@ -54,6 +54,11 @@ BREAKS = 3
 MAX_DELAY_NS = 30_000_000_000
 """A call that hangs holds up the others for no longer than this (chosen)."""
 
+STEPS_WITHOUT = 10
+"""Optimizer steps that others have made beyond the first one of which a rank has not told: it makes none (chosen: ranks
+of pipelines are ahead of each other by one or two, and ranks that average parameters now and then are not so far ahead
+of one that has yet to make its first step)."""
+
 # How far clocks are apart.
 
 SMALL_BYTES = 65_536

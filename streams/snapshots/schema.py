@@ -81,7 +81,7 @@ from streams.snapshots.codec import StateCodec
 from streams.whatif.price_watch import PriceWatch
 from streams.whatif.straggling import PricedWindow, Straggling
 
-SCHEMA_VERSION = 13
+SCHEMA_VERSION = 14
 
 _PLAIN: dict[type, str] = {
     StageOne: "_lateness_ns _shared communicator is_closed _host _patience",
@@ -104,8 +104,8 @@ _PLAIN: dict[type, str] = {
     ),
     MismatchWatch: "_job _attempt _communicator _members _open_calls _reported",
     IterationTracker: (
-        "_job _attempt _communicator _members _lateness_ns _open _first_ns _previous _last_marker _last_pause_ns "
-        "_planned _planned_since_last incomplete backward"
+        "_job _attempt _communicator _members _lateness_ns _open _first_ns _previous _last_marker _told_step "
+        "_last_pause_ns _planned _planned_since_last incomplete backward"
     ),
     StageTwo: "job _settings attempts _ended _returns late",
     Returns: "_job _world _before _loss _away _offers _joined _more",
