@@ -10,6 +10,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from streams.slow.attribution.records import IterationRecord
 from streams.slow.thresholds import STRETCH, STRETCHES, USUAL_SHARE
 
 
@@ -42,6 +43,11 @@ class Pace:
     def is_exceeded(self, step_times_s: Sequence[float], min_change: float) -> bool:
         """Whether these iterations are slower by what counts as slow, and slower than was usual."""
         return pace_s(step_times_s) > max((1.0 + min_change) * self.typical_s, self.usual_s)
+
+
+def newest(records: Sequence[IterationRecord], since_step: int) -> list[IterationRecord]:
+    """The newest iterations since a step, as many as tell the pace."""
+    return [record for record in records if record.step >= since_step][-STRETCH * STRETCHES :]
 
 
 def _means(step_times_s: Sequence[float], n: int) -> list[float]:

@@ -1,57 +1,24 @@
-"""Slow iterations of one job: when they began, who makes them slow, when they end.
-
-The changepoint detector says *that* the level of the iteration time has changed; `attribution` says *who* did it,
-from what is kept here of every iteration.
-"""
+"""Slow iterations of one job: when they began, who makes them slow, when they end."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from functools import partial
 from typing import Protocol
 
-import numpy as np
-
-from pacehound.model.events import Changepoint, EarlierRun, Finding, Instant
-from pacehound.model.evidence import merged, not_about
-from pacehound.model.evidence.levels import AsInEarlierRuns, Relieved, SingleSlow
+from pacehound.model.events import EarlierRun, Finding, Instant
 from pacehound.model.evidence.life import Over
-from streams.level.changepoint import Change
-from streams.level.earlier_runs import planned_by
-from streams.level.step_watch import StepTime, StepWatch
-from streams.level.thresholds import LASTING_STEPS
 from streams.rounds.round_columns import TransferKey
 from streams.rounds.round_table import RoundTable
-from streams.slow.attribution.attribute import attribute
-from streams.slow.attribution.crowds import weighed_by_crowd
-from streams.slow.attribution.growth import is_of_others
 from streams.slow.attribution.observations import Observations
 from streams.slow.attribution.records import IterationRecord
-from streams.slow.attribution.shortages import weighed_by_shortages
-from streams.slow.attribution.verdict import Attribution
-from streams.slow.episode import SlowEpisode, continued, joined
 from streams.slow.evidence import SlowEvidence
 from streams.slow.measured_iterations import MeasuredIterations
-from streams.slow.pace import Pace, pace_s
-from streams.slow.role import rhythm
 from streams.slow.slow_rounds import SlowRounds
-from streams.slow.thinned import Thinned
-from streams.slow.thresholds import (
-    ATTRIBUTED_ITERATIONS,
-    BASELINE_ITERATIONS,
-    BURST,
-    CROWD_LOOKED_AT_NS,
-    HISTORY_ITERATIONS,
-    MIN_EXPLAINED,
-    STRETCH,
-    STRETCHES,
-)
+from streams.slow.slow_series import SlowSeries
+from streams.slow.thresholds import CROWD_LOOKED_AT_NS, MIN_EXPLAINED
 from streams.watching.moment import Iteration, Moment
-from streams.watching.waking import slowness_wakes
 from streams.watching.watch import Heard, Said, Watch
-
-THINNED = 8
 
 
 class SeesReplays(Protocol):
@@ -62,10 +29,7 @@ class SeesReplays(Protocol):
 
 
 class SlowWatch(Watch):
-    """Follows the iterations of one job.
-
-    Below `min_change` an abrupt new level is jitter (Falcon 4.2: 0.10).
-    """
+    """Follows the iterations of one job, with all that is known besides (`SlowSeries`)."""
 
     def __init__(
         self, job: str, attempt: int, min_change: float, slow_rounds: SlowRounds, replays: SeesReplays
@@ -76,27 +40,18 @@ class SlowWatch(Watch):
         self._slow_rounds = slow_rounds
         self._replays = replays
         self._evidence = SlowEvidence(job, attempt)
-        self._measured = MeasuredIterations()
-        self._watch = self._new_watch()
-        # A slow drift needs a baseline far back.
-        self._records: Thinned[IterationRecord] = Thinned(HISTORY_ITERATIONS, BASELINE_ITERATIONS, every=THINNED)
         self._earlier: tuple[EarlierRun, ...] = ()
-        self._episode: SlowEpisode | None = None
-        self._uneven: tuple[Finding, Pace] | None = None  # slow steps that have become the rule, and the pace before
-        self._excess_s = 0.0
+        self._begin()
 
-    def _new_watch(self) -> StepWatch:
-        """Of the level: what is left of a slowdown is one of its own, for who is slow is asked anew at each onset."""
-        return StepWatch(job=self._job, attempt=self._attempt, min_change=self._min_change, joins_remainders=False)
-
-    @property
-    def _median_step_time_s(self) -> float:
-        return float(np.median([r.step_time_s for r in self._records.recent])) if self._records.recent else 0.0
+    def _begin(self) -> None:
+        """Nothing is known of the iterations."""
+        self._measured = MeasuredIterations()
+        self._series = SlowSeries(self._job, self._attempt, self._min_change, self._earlier)
 
     @property
     def records(self) -> Sequence[IterationRecord]:
         """The last iterations, oldest first."""
-        return list(self._records.recent)
+        return self._series.records
 
     @property
     def keys(self) -> Mapping[TransferKey, int]:
@@ -109,11 +64,11 @@ class SlowWatch(Watch):
 
     def ongoing(self, now_ns: int) -> dict[str, float]:
         """The slow stretch that is going on: what it has cost so far."""
-        return {self._episode.finding.id: self._excess_s} if self._episode is not None else {}
+        return self._series.ongoing()
 
     def excess_s(self, finding: Finding, now_ns: int) -> float:
         """What the last slow stretch has cost."""
-        return self._excess_s if finding.kind == "slow" else 0.0
+        return self._series.excess_s if finding.kind == "slow" else 0.0
 
     def on_rounds(self, arrived: RoundTable) -> None:
         """Closed rounds of all communicators."""
@@ -127,15 +82,12 @@ class SlowWatch(Watch):
     def on_history(self, runs: Sequence[EarlierRun]) -> None:
         """Earlier runs of the job: what they did at the same step was planned, unless a rank stands apart."""
         self._earlier = tuple(runs)
+        self._series.on_history(self._earlier)
 
     def on_new_iterations(self, at: Instant) -> list[Finding]:
         """The slow stretch that goes on cannot be followed further, and the level is learnt anew."""
-        episode, self._episode = self._episode, None
-        self._watch = self._new_watch()
-        self._records = Thinned(HISTORY_ITERATIONS, BASELINE_ITERATIONS, every=THINNED)
-        self._measured = MeasuredIterations()
-        uneven, self._uneven = self._uneven, None
-        followed = [*([] if episode is None else [episode.finding]), *([] if uneven is None else [uneven[0]])]
+        followed = self._series.stop()
+        self._begin()
         return [finding.next_version(Over(why="iterations changed"), relief=at) for finding in followed]
 
     def on_tick(self, moment: Moment) -> list[Said]:
@@ -145,299 +97,12 @@ class SlowWatch(Watch):
 
     def on_iteration(self, iteration: Iteration, moment: Moment) -> list[Said]:
         """One finished iteration."""
-        sample = iteration.sample
         record = self._measured.record_of(iteration, moment.clocks)
-        self._records.append(record)
-        if self._episode is not None:
-            self._excess_s += max(0.0, record.step_time_s - self._episode.before_s)
-        findings = self._watch.update(
-            StepTime(step=sample.step, time_ns=sample.time_ns, step_time_s=sample.step_time_s)
-        )
-        events: list[Said] = []
-        change = self._watch.last_change
-        if change is None and not findings and self._uneven is None and self._episode is None:
-            return events  # as nearly always
-        observed = self.observed(moment)
-        if change is not None:
-            events.append(self._changepoint(change))
-            if change.kind == "onset":
-                events += observed.outliers()
-        for finding in findings:
-            if finding.kind == "slow":
-                events += self._on_slow(finding, record, observed, change)
-            elif finding.kind == "intermittent" and finding.relief is not None:
-                events.append(self._as_a_rule(finding))
-            elif finding.kind == "intermittent":
-                events.append(self._with_bursts(finding, observed))
-            else:
-                events.append(finding)
-        if not findings and self._uneven is not None:
-            events += self._even_again()
-        if not findings and self._episode is not None:
-            if self._episode.level_back is not None:
-                events += self._recovered()
-            if self._episode is not None and record.step >= self._episode.next_look:
-                events += self._look_again(record, observed)
-        return events
-
-    def _on_slow(
-        self, finding: Finding, record: IterationRecord, observed: Observations, change: Change | None
-    ) -> list[Finding]:
-        episode = self._episode
-        if episode is None:
-            assert change is not None
-            self._excess_s = sum(
-                max(0.0, r.step_time_s - change.before_s) for r in self._records.recent if r.step >= change.step
-            )
-            found = self.attribute(change.step, observed)
-            if found.kind == "change":
-                return [self._accept(finding, found, observed)]
-            runs = planned_by(self._earlier, change.step, math.log(change.after_s / change.before_s))
-            if runs and not found.culprits and not found.links:
-                self._watch.accept()
-                evidence = merged(finding.evidence, (AsInEarlierRuns(runs=runs),))
-                return [replace(finding, kind="planned", evidence=evidence, unseen=())]
-            told = self._held_back(found, finding, observed)
-            finding = self._with(finding, told, observed, version=0)
-            next_look = record.step + ATTRIBUTED_ITERATIONS
-            before = self._pace_before(change.step)
-            self._episode = SlowEpisode(finding, change.step, change.before_s, next_look, found, told, finding, before)
-            return [finding]
-        if change is not None and change.kind == "worse":
-            episode.found = joined(episode.found, self.attribute(change.step, observed))
-        if finding.relief is not None and self._is_still_slow(finding.relief):
-            return self._hold(finding.relief, record, observed)
-        if finding.id != episode.finding.id:
-            finding = continued(episode, finding)
-        episode.level_back = None
-        told = self._held_back(episode.found, finding, observed)
-        episode.finding = self._with(finding, told, observed, version=episode.finding.version + 1)
-        episode.told = told  # not before: what the earlier answer said goes with it
-        if finding.relief is not None:
-            self._episode = None
-        return [episode.finding]
-
-    def _pace_before(self, onset_step: int) -> Pace | None:
-        """The pace before a slowdown; slow steps now and then that came before it and lead up to it do not count."""
-        since = self._watch.intermittent_since
-        first = onset_step if since is None else min(onset_step, since)
-        return Pace.of([r.step_time_s for r in self._records if r.step < first][-BASELINE_ITERATIONS:])
-
-    def _since(self, step: int) -> list[IterationRecord]:
-        """The newest iterations since a step, as many as tell the pace."""
-        return [r for r in self._records.recent if r.step >= step][-STRETCH * STRETCHES :]
-
-    def _is_still_slow(self, relief: Instant) -> bool:
-        """Whether the pace since what looks like the relief is still above what was before."""
-        assert self._episode is not None
-        since = self._since(relief.step or 0)
-        before = self._episode.before
-        return before is not None and before.is_exceeded([r.step_time_s for r in since], self._min_change)
-
-    def _hold(self, relief: Instant, record: IterationRecord, observed: Observations) -> list[Finding]:
-        """Most iterations take what they took before, and the others keep the job slow: it goes on."""
-        episode = self._episode
-        assert episode is not None
-        assert episode.before is not None
-        is_told, episode.level_back = episode.level_back is not None, relief.step
-        if is_told:
-            return []
-        now_s, before_s = pace_s([r.step_time_s for r in self._since(relief.step or 0)]), episode.before.typical_s
-        single = SingleSlow(now_s=now_s, before_s=before_s, since_step=relief.step)
-        lasting = episode.finding.lasting or record.step - episode.onset_step + 1 >= LASTING_STEPS
-        magnitude, evidence = now_s / before_s - 1.0, merged(episode.began.evidence, (single,))
-        going_on = replace(episode.finding, magnitude=magnitude, lasting=lasting, evidence=evidence)
-        told = self._held_back(episode.found, going_on, observed)
-        episode.finding = self._with(going_on, told, observed, version=going_on.version + 1)
-        episode.told = told
-        return [episode.finding]
-
-    def _recovered(self) -> list[Finding]:
-        """It ends when the iterations take on average what they took before."""
-        episode = self._episode
-        assert episode is not None
-        assert episode.before is not None
-        since = self._since(episode.level_back or 0)
-        step_times_s = [r.step_time_s for r in since]
-        if len(since) < STRETCH or episode.before.is_exceeded(step_times_s, self._min_change):
-            return []
-        now = Relieved(after_s=pace_s(step_times_s), measure="average", since_step=since[0].step)
-        relief = Instant(step=since[0].step, time_ns=since[0].time_ns)
-        relieved = episode.finding.next_version(now, relief=relief)
-        self._episode = None
-        return [relieved]
-
-    def _look_again(self, record: IterationRecord, observed: Observations) -> list[Finding]:
-        """More slow iterations are known now: the same question may have a better answer."""
-        episode = self._episode
-        assert episode is not None
-        slow_steps = record.step - episode.onset_step
-        # Where nobody is named yet, the next reading of a network or a device may tell: agents send one in seconds.
-        is_named = bool(episode.found.culprits or episode.found.links) and not episode.found.awaits_processors
-        episode.next_look = record.step + (
-            max(ATTRIBUTED_ITERATIONS, slow_steps // 2) if is_named else ATTRIBUTED_ITERATIONS
-        )
-        old = episode.found
-        if slow_steps <= HISTORY_ITERATIONS - BASELINE_ITERATIONS:
-            found = self.attribute(episode.onset_step, observed)
-        elif old.short_of_processors or episode.finding.onset is None:
-            return []
-        else:
-            # The quiet iterations are being forgotten: the answer would only get worse. Its reason may still come.
-            onset_ns, magnitude = episode.finding.onset.time_ns, episode.finding.magnitude or 0.0
-            found = weighed_by_shortages(old, record.ranks.tolist(), onset_ns, magnitude, observed)
-        is_same = (found.kind, found.verdict, found.cause, found.culprits, found.links) == (
-            old.kind,
-            old.verdict,
-            old.cause,
-            old.culprits,
-            old.links,
-        )
-        has_its_reason = bool(found.short_of_processors) and not old.short_of_processors
-        # What was seen at first stands: later iterations in which the fault fades do not clear whom it named; those do
-        # that are as slow because of others. Its reason comes later: where a machine is busy nobody on it is to blame.
-        is_cleared = bool(old.culprits or old.links) and not (found.culprits or found.links)
-        machine_is_busy = has_its_reason and bool(old.culprits) and set(old.culprits) <= set(found.candidates)
-        if (is_same and not has_its_reason) or (is_cleared and not (machine_is_busy or self._are_others(episode))):
-            found = old
-        told = found if found.kind == "change" else self._held_back(found, episode.finding, observed)
-        if found is old and told.may_be_the_machine == episode.told.may_be_the_machine:
-            return []
-        version = episode.finding.version + 1
-        if found.kind == "change":
-            accepted = replace(self._accept(episode.finding, found, observed), version=version)
-            self._episode = None
-            return [replace(accepted, relief=Instant(step=record.step, time_ns=record.time_ns))]
-        episode.finding = self._with(episode.finding, told, observed, version=version)
-        episode.found, episode.told = found, told  # not before: what the earlier answer said goes with it
-        return [episode.finding]
-
-    def _are_others(self, episode: SlowEpisode) -> bool:
-        """Whether what goes on is of others than those who were named."""
-        first_growth_s = episode.before_s * (episode.finding.magnitude or 0.0)
-        return is_of_others(episode.found.culprits, *self._compared(episode.onset_step), first_growth_s)
+        return self._series.follow(record, self._measured.numbers, partial(self.observed, moment))
 
     def is_crowded(self, moment: Moment, since_ns: int, share: float) -> bool:
         """Whether the machines of the job may be what took such a share of the time since then, as far as is known."""
-        world = self._records.recent[-1].ranks.tolist() if self._records.recent else ()
+        world = self.records[-1].ranks.tolist() if self.records else ()
         observed = self.observed(moment)
         since_ns = max(since_ns, moment.now_ns - CROWD_LOOKED_AT_NS)
         return observed.crowd(world, since_ns, MIN_EXPLAINED * share, is_apart=False) != ()
-
-    def _held_back(self, found: Attribution, finding: Finding, observed: Observations) -> Attribution:
-        """What is told of an answer while it may be the machine."""
-        if finding.onset is None:
-            return found
-        world = self._records.recent[-1].ranks.tolist()
-        return weighed_by_crowd(found, world, finding.onset.time_ns, finding.magnitude or 0.0, observed)
-
-    def _accept(self, finding: Finding, found: Attribution, observed: Observations) -> Finding:
-        """The work has changed: its level is the new baseline, and nobody is called."""
-        self._watch.accept()
-        return replace(self._with(finding, found, observed, version=0), kind="change", lasting=True)
-
-    def _with(self, finding: Finding, found: Attribution, observed: Observations, *, version: int) -> Finding:
-        """The finding with this answer to whose delay it is; what is said of its level stays."""
-        world = self._records.recent[-1].ranks.tolist()
-        levels = not_about(finding.evidence, found.evidence)
-        if self._episode is not None:
-            levels = not_about(levels, self._episode.told.evidence)
-        wakes = slowness_wakes(
-            finding.magnitude or 0.0,
-            is_lasting=finding.lasting,
-            is_named=bool(found.culprits),
-            min_change=self._min_change,
-        )
-        return replace(
-            finding,
-            verdict=found.verdict,
-            cause=found.cause,
-            culprits=found.culprits,
-            candidates=found.candidates,
-            victims=tuple(rank for rank in world if rank not in found.culprits) if found.culprits else (),
-            links=found.links,
-            pages=found.kind == "slow" and wakes and not found.may_be_the_machine,
-            evidence=(levels[0], *found.evidence, *levels[1:]),
-            unseen=(*found.unseen, *observed.unseen),
-            version=version,
-        )
-
-    def _as_a_rule(self, finding: Finding) -> Finding:
-        """Slow steps that do not count as bursts any more: over only where the job is as fast as before them."""
-        step_times_s = [r.step_time_s for r in self._since(0)]
-        onset = finding.onset.step if finding.onset is not None else None
-        before = Pace.of([r.step_time_s for r in self._records if r.step < (onset or 0)][-BASELINE_ITERATIONS:])
-        if before is None or self._episode is not None or not before.is_exceeded(step_times_s, self._min_change):
-            return finding
-        rule = SingleSlow(now_s=pace_s(step_times_s), before_s=before.typical_s)
-        going_on = replace(finding, relief=None, evidence=merged(finding.evidence, (rule,)))
-        self._uneven = going_on, before
-        return going_on
-
-    def _even_again(self) -> list[Finding]:
-        assert self._uneven is not None
-        finding, before = self._uneven
-        since = self._since(0)
-        step_times_s = [r.step_time_s for r in since]
-        if before.is_exceeded(step_times_s, self._min_change):
-            return []
-        self._uneven = None
-        relief = Instant(step=since[0].step, time_ns=since[0].time_ns)
-        now = Relieved(after_s=pace_s(step_times_s), measure="as before", since_step=since[0].step)
-        return [finding.next_version(now, relief=relief)]
-
-    def _with_bursts(self, finding: Finding, observed: Observations) -> Finding:
-        """Intermittent slowness: the iterations that stand out against all the others."""
-        limit_s = BURST * self._median_step_time_s
-        slow = [r for r in self._records.recent if r.step_time_s >= limit_s]
-        quiet = [r for r in self._records.recent if r.step_time_s < limit_s][-BASELINE_ITERATIONS:]
-        since_ns = slow[0].time_ns if slow else 0
-        found = attribute(slow, quiet, self._measured.numbers, observed, since_ns)
-        found = weighed_by_crowd(found, self._measured.ranks.tolist(), since_ns, finding.magnitude or 0.0, observed)
-        if not found.culprits:
-            return replace(finding, unseen=(*found.unseen, *observed.unseen))
-        world = self._records.recent[-1].ranks.tolist()
-        if found.culprits == (world[0],) and (work := rhythm(world[0], slow)) is not None:
-            evidence = merged(finding.evidence, (work,))
-            return replace(finding, kind="planned", candidates=found.culprits, evidence=evidence)
-        return replace(
-            finding,
-            verdict=found.verdict,
-            cause=found.cause,
-            culprits=found.culprits,
-            victims=tuple(rank for rank in world if rank not in found.culprits),
-            evidence=merged(finding.evidence, found.evidence),
-            unseen=(*found.unseen, *observed.unseen),
-        )
-
-    def attribute(self, onset_step: int, observed: Observations) -> Attribution:
-        """Compare the iterations since `onset_step` with the quiet ones before it."""
-        first = next((r for r in self._records.recent if r.step >= onset_step), None)
-        slow, quiet = self._compared(onset_step)
-        return attribute(slow, quiet, self._measured.numbers, observed, 0 if first is None else first.time_ns)
-
-    def _compared(self, onset_step: int) -> tuple[list[IterationRecord], list[IterationRecord]]:
-        """The last slow iterations since a step, and the last quiet ones before it."""
-        slow = [r for r in self._records.recent if r.step >= onset_step]
-        quiet = [r for r in self._records if r.step < onset_step]
-        return _without_spikes(slow[-BASELINE_ITERATIONS:]), _without_spikes(quiet[-BASELINE_ITERATIONS:])
-
-    def _changepoint(self, change: Change) -> Changepoint:
-        return Changepoint(
-            job=self._job,
-            attempt=self._attempt,
-            series="iteration",
-            at=Instant(step=change.step, time_ns=change.time_ns),
-            detected=Instant(step=change.detected_step, time_ns=change.detected_ns),
-            before_s=change.before_s,
-            after_s=change.after_s,
-            probability=change.probability,
-        )
-
-
-def _without_spikes(records: list[IterationRecord]) -> list[IterationRecord]:
-    """Leave out the slowest tenth: a single pause must not decide whose level has changed."""
-    if len(records) < 10:
-        return records
-    limit = float(np.quantile([r.step_time_s for r in records], 0.9))
-    return [r for r in records if r.step_time_s <= limit]

@@ -98,6 +98,20 @@ BASELINE_ITERATIONS = 100
 BURST = 1.15
 """An iteration of a burst takes at least so many times the median one (chosen)."""
 
+MOST_OF_LOSS = 0.8
+"""Who makes iterations slow now and then is asked of those in which so much of what is lost is lost (chosen: there are
+many more in which jitter is, and their ranks are anybody)."""
+
+ALIKE = 0.5
+"""And of all that lose at least so large a part of what the least of these loses (chosen: a rhythm has no gap)."""
+
+MOST_BY_CHANCE = 1e-3
+"""Likelier than that ranks that pause all alike have as large a part in the slow iterations as some have: they are not
+named (chosen: of four ranks the same one six times, of sixteen four times)."""
+
+WORTH_SAYING = 2.0
+"""What slow iterations cost is said again when it has grown so many times (chosen)."""
+
 STRETCH = 16
 """Iterations of one stretch: a rhythm of up to so many has a slow one in each (chosen)."""
 

@@ -70,10 +70,12 @@ from streams.slow.episode import SlowEpisode
 from streams.slow.evidence import SlowEvidence
 from streams.slow.gpu_state import GpuStates
 from streams.slow.measured_iterations import MeasuredIterations
+from streams.slow.now_and_then import SlowNowAndThen
 from streams.slow.pace import Pace
 from streams.slow.processors import ProcessorTracker, _Rates, _Reading
 from streams.slow.rates import RateTracker
 from streams.slow.slow_rounds import SlowRound, SlowRounds, _Kind
+from streams.slow.slow_series import SlowSeries
 from streams.slow.slow_watch import SlowWatch
 from streams.slow.thinned import Thinned
 from streams.slow.transfer_times import TransferTracker, _Recent
@@ -140,10 +142,9 @@ _PLAIN: dict[type, str] = {
     ),
     CallCodes: "_tokens _codes _kinds _sizes",
     HostClocks: "_poll_ns _host_of _compared _offsets",
-    SlowWatch: (
-        "_job _attempt _min_change _slow_rounds _replays _evidence _measured _watch _records _earlier _episode "
-        "_uneven _excess_s"
-    ),
+    SlowWatch: ("_job _attempt _min_change _slow_rounds _replays _evidence _earlier _measured _series"),
+    SlowSeries: "_job _attempt _min_change _watch _records _earlier _episode _now_and_then _excess_s",
+    SlowNowAndThen: "_min_change _began _finding _next_look _before",
     MeasuredIterations: "numbers ranks _index",
     AlwaysSlowWatch: (
         "_job _attempt _min_change _min_duration_s _slow _n_iterations _next_look _began _episode _excess_s"

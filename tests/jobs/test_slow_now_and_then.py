@@ -1,0 +1,65 @@
+"""Single slow steps: of one rank they name it, of all ranks alike they name nobody, and a name outlasts its end."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from pacehound.model.events import Finding
+from pacehound.model.topology import Layout
+from pacehound.settings import Settings
+from simulator.faults import Spike
+from simulator.job import JobSpec, simulate
+from simulator.source import C10D_GLOO
+from streams.pipeline import Pipeline
+from tests.fakes.evidence_words import words_of
+from tests.fakes.examples import tries
+
+RANKS, ITERATIONS = 4, 420
+
+
+def said_of(spikes: list[Spike], iterations: int = ITERATIONS, seed: int = 3) -> list[Finding]:
+    """What is said of a job whose level never moves."""
+    spec = JobSpec(
+        layout=Layout(dp=RANKS), ranks_per_host=RANKS, iterations=iterations, source=C10D_GLOO, seed=seed,
+        faults=tuple(spikes),
+    )  # fmt: skip
+    pipeline = Pipeline(Settings())
+    said = [out for event in simulate(spec).events() for out in pipeline.on_event(event) if isinstance(out, Finding)]
+    return [finding for finding in said if finding.kind != "blind"]
+
+
+def paused(seed: int, share: float, ranks: tuple[int, ...], until: int = ITERATIONS) -> list[Spike]:
+    """Pauses of a fifth of a second now and then, of these ranks alike."""
+    drawn = random.Random(seed)
+    return [
+        Spike(ranks=(rank,), step=step, extra_s=0.2)
+        for step in range(100, until)
+        for rank in ranks
+        if drawn.random() < share
+    ]
+
+
+@pytest.mark.parametrize("seed", tries(2, deep=20))
+def test_a_rank_that_pauses_again_and_again_is_named_and_what_it_costs_grows_with_it(seed: int) -> None:
+    first, *later = said_of(paused(seed, 0.2, (2,)))
+    assert (first.kind, first.culprits) == ("intermittent", ())  # five may be chance
+    last = later[-1]
+    assert (last.id, last.kind, last.culprits, last.cause) == (first.id, "intermittent", (2,), "S1")
+    assert [finding.version for finding in later] == list(range(1, len(later) + 1))
+    assert any("own time grew" in words for words in words_of(last))
+
+
+@pytest.mark.parametrize("seed", tries(4, deep=60))
+def test_pauses_of_all_ranks_alike_name_nobody(seed: int) -> None:
+    said = said_of(paused(seed, 0.04, tuple(range(RANKS))))
+    assert said
+    assert not any(finding.culprits for finding in said)
+
+
+def test_who_was_named_stays_named_when_it_is_over() -> None:
+    said = said_of(paused(1, 0.15, (1,), until=200), iterations=700)
+    assert said[-1].relief is not None
+    assert (said[-1].culprits, said[-1].verdict) == ((1,), "culprit")
+    assert said[-1].version == len(said) - 1
