@@ -146,6 +146,11 @@ class ChangepointDetector:
         return None if self.state == "learning" else math.exp(float(self._record["measured"]["level"][0]))
 
     @property
+    def pattern_period(self) -> int:
+        """How many steps the learnt pattern has; 0 without one."""
+        return int(self._record["pattern"]["period"][0])
+
+    @property
     def pattern_offsets(self) -> FloatArray:
         """What each step of the learnt pattern takes longer than the level, as logarithms; empty without one."""
         learnt = self._record["pattern"][0]

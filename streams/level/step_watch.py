@@ -134,6 +134,11 @@ class StepWatch:
         return None if found is None or found.onset is None else found.onset.step
 
     @property
+    def rhythm(self) -> int:
+        """Every how many rows slow ones come; 0 where they come in no rhythm."""
+        return self._detector.pattern_period or next(iter(self._bursts.recurrent), 0)
+
+    @property
     def state(self) -> str:
         """`learning`, `healthy` or `slow`."""
         return self._detector.state

@@ -18,7 +18,8 @@ count as waiting nor lie on the path, but for those that contain nothing (the la
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -62,6 +63,16 @@ class Charges:
             {rank: ns // n_iterations for rank, ns in self.ranks.items()},
             {key: ns // n_iterations for key, ns in self.transfers.items()},
         )
+
+    @classmethod
+    def together(cls, of: Iterable[Charges]) -> Charges:
+        """What several iterations went to."""
+        ranks: Counter[int] = Counter()
+        transfers: Counter[TransferKey] = Counter()
+        for charges in of:
+            ranks.update(charges.ranks)
+            transfers.update(charges.transfers)
+        return cls(dict(ranks), dict(transfers))
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,6 +70,16 @@ class SlowSeries:
         """The last iterations, oldest first."""
         return list(self._records.recent)
 
+    @property
+    def rhythm(self) -> int:
+        """Every how many iterations long ones come; 0 where they come in no rhythm."""
+        return self._watch.rhythm
+
+    @property
+    def is_level(self) -> bool:
+        """Iterations take what they took."""
+        return self._episode is None and self._watch.state == "healthy"
+
     def ongoing(self) -> dict[str, float]:
         """The slow stretch that is going on: what it has cost so far."""
         return {self._episode.finding.id: self._excess_s} if self._episode is not None else {}

@@ -12,6 +12,7 @@ from streams.rounds.round_columns import TransferKey
 from streams.rounds.round_table import RoundTable
 from streams.slow.attribution.observations import Observations
 from streams.slow.attribution.records import IterationRecord
+from streams.slow.cycles import SlowCycles, is_of_cycles
 from streams.slow.evidence import SlowEvidence
 from streams.slow.measured_iterations import MeasuredIterations
 from streams.slow.slow_rounds import SlowRounds
@@ -47,6 +48,7 @@ class SlowWatch(Watch):
         """Nothing is known of the iterations."""
         self._measured = MeasuredIterations()
         self._series = SlowSeries(self._job, self._attempt, self._min_change, self._earlier)
+        self._cycles = SlowCycles(self._job, self._attempt, self._min_change)
 
     @property
     def records(self) -> Sequence[IterationRecord]:
@@ -64,11 +66,14 @@ class SlowWatch(Watch):
 
     def ongoing(self, now_ns: int) -> dict[str, float]:
         """The slow stretch that is going on: what it has cost so far."""
-        return self._series.ongoing()
+        told = self._cycles.told
+        return self._series.ongoing() | ({} if told is None else {told.id: self._cycles.excess_s})
 
     def excess_s(self, finding: Finding, now_ns: int) -> float:
         """What the last slow stretch has cost."""
-        return self._series.excess_s if finding.kind == "slow" else 0.0
+        if finding.kind != "slow":
+            return 0.0
+        return self._cycles.excess_s if is_of_cycles(finding) else self._series.excess_s
 
     def on_rounds(self, arrived: RoundTable) -> None:
         """Closed rounds of all communicators."""
@@ -86,7 +91,7 @@ class SlowWatch(Watch):
 
     def on_new_iterations(self, at: Instant) -> list[Finding]:
         """The slow stretch that goes on cannot be followed further, and the level is learnt anew."""
-        followed = self._series.stop()
+        followed = [*self._series.stop(), *self._cycles.stop()]
         self._begin()
         return [finding.next_version(Over(why="iterations changed"), relief=at) for finding in followed]
 
@@ -97,8 +102,13 @@ class SlowWatch(Watch):
 
     def on_iteration(self, iteration: Iteration, moment: Moment) -> list[Said]:
         """One finished iteration."""
-        record = self._measured.record_of(iteration, moment.clocks)
-        return self._series.follow(record, self._measured.numbers, partial(self.observed, moment))
+        record, numbers = self._measured.record_of(iteration, moment.clocks), self._measured.numbers
+        observe = partial(self.observed, moment)
+        said, rhythm = self._series.follow(record, numbers, observe), self._series.rhythm
+        if rhythm or self._cycles.is_followed:
+            is_level = self._series.is_level
+            said += self._cycles.follow(self.records, rhythm, numbers, observe, is_level=is_level)
+        return said
 
     def is_crowded(self, moment: Moment, since_ns: int, share: float) -> bool:
         """Whether the machines of the job may be what took such a share of the time since then, as far as is known."""

@@ -112,6 +112,21 @@ named (chosen: of four ranks the same one six times, of sixteen four times)."""
 WORTH_SAYING = 2.0
 """What slow iterations cost is said again when it has grown so many times (chosen)."""
 
+CYCLES_KEPT = 48
+"""Whole cycles of steps that are kept, of those before an onset and since (chosen: a sixth of the single ones)."""
+
+QUIET_CYCLES = 24
+"""Of these are held against the slow ones, at most (chosen: the first that a level is known of)."""
+
+CYCLES_ASKED = 24
+"""After so many slow cycles in which nobody stands apart their level is usual (chosen, as QUIET_CYCLES)."""
+
+RHYTHM = 1.1
+"""Cycles whose steps take so many times what most steps take had long ones before (chosen: what counts as slow)."""
+
+LONGER_PART = 1.25
+"""Who had so many times the own time of others before does in the long steps what they do not do (chosen)."""
+
 STRETCH = 16
 """Iterations of one stretch: a rhythm of up to so many has a slow one in each (chosen)."""
 

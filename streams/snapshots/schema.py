@@ -66,6 +66,7 @@ from streams.slow.attribution.records import IterationRecord
 from streams.slow.attribution.verdict import Attribution
 from streams.slow.connections import ConnectionTracker, _Counted
 from streams.slow.critical_path import Charges
+from streams.slow.cycles import SlowCycles
 from streams.slow.episode import SlowEpisode
 from streams.slow.evidence import SlowEvidence
 from streams.slow.gpu_state import GpuStates
@@ -142,8 +143,11 @@ _PLAIN: dict[type, str] = {
     ),
     CallCodes: "_tokens _codes _kinds _sizes",
     HostClocks: "_poll_ns _host_of _compared _offsets",
-    SlowWatch: ("_job _attempt _min_change _slow_rounds _replays _evidence _earlier _measured _series"),
+    SlowWatch: ("_job _attempt _min_change _slow_rounds _replays _evidence _earlier _measured _series _cycles"),
     SlowSeries: "_job _attempt _min_change _watch _records _earlier _episode _now_and_then _excess_s",
+    SlowCycles: (
+        "_job _attempt _min_change _period _watch _part _cycles _typical_s _began _told _awaits _excess_s _before_s"
+    ),
     SlowNowAndThen: "_min_change _began _finding _next_look _before",
     MeasuredIterations: "numbers ranks _index",
     AlwaysSlowWatch: (

@@ -31,6 +31,24 @@ class Level(Piece, frozen=True, kw_only=True, tag="level"):
         return f"{words}; so did {', '.join(self.runs)}" if self.runs else words
 
 
+class CycleLevel(Piece, frozen=True, kw_only=True, tag="cycle_level"):
+    """What a step takes on average over whole cycles of so many, now and before; single ones take what they took."""
+
+    period: int
+    before_s: float
+    after_s: float
+    since_step: int
+
+    ABOUT: ClassVar = ("since_step",)
+
+    def _sentence(self) -> str:
+        after, before = level_in_words(self.period * self.after_s), level_in_words(self.period * self.before_s)
+        return (
+            f"every {self.period} steps take {after} since step {self.since_step}, {before} before "
+            f"({self.after_s / self.before_s - 1.0:+.1%}): the long ones among them, for most take what they took"
+        )
+
+
 class Relieved(Piece, frozen=True, kw_only=True, tag="relieved"):
     """The level at the end of a slowdown, and what it is: the steps', their average, or that of earlier attempts."""
 
