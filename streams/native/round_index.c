@@ -165,6 +165,36 @@ API void index_find_free_sends(int64_t n, const int64_t *rank, const int64_t *st
     }
 }
 
+/* From when on the rank of each entry, by (rank, start), may have waited in it: a send that contains whole calls of its
+ * rank ran beside them, until the last of them was over. Where many of its calls are under way at once not all are
+ * looked at. Returns whether there is such a send. */
+API bool index_find_waits(int64_t n, const int64_t *rank, const int64_t *start, const int64_t *end, const bool *is_send,
+                          int64_t *waits_from)
+{
+    enum { LOOKED_AT = 64 };
+    bool found = false;
+    for (int64_t i = 0; i < n; i++) {
+        waits_from[i] = start[i];
+        if (!is_send[i] || i + 1 >= n || rank[i + 1] != rank[i] || start[i + 1] >= end[i])
+            continue;
+        int64_t low = i + 1, high = n; /* of those behind it, the first that begins when it is over */
+        while (low < high) {
+            int64_t middle = low + (high - low) / 2;
+            if (rank[middle] == rank[i] && start[middle] < end[i])
+                low = middle + 1;
+            else
+                high = middle;
+        }
+        for (int64_t at = low - 1; at > i && at >= low - LOOKED_AT; at--)
+            if (end[at] < end[i]) {
+                waits_from[i] = larger_of(start[i], end[at]);
+                found = true;
+                break;
+            }
+    }
+    return found;
+}
+
 /* Which entries of collectives contain whole calls of other ones, where so large a share of those of their key do.
  *
  * `is_pair[key]`; `n_of_key` has room for two numbers for each key. Returns 0, or -1 where there is no such key. */

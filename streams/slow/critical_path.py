@@ -11,9 +11,10 @@ each duration is on a clock of its own, and the walk goes on at the last starter
 and rooted operations need the hosts' offsets (clocks.py).
 
 Overlap. A send is no reason to wait until its rank stands still for it: it counts on the path only where the
-rank's next call follows at once on its end. A collective during which its rank begins and ends calls on another
-communicator runs beside the work, as gradient buckets do: where most calls of a communicator are so, they neither
-count as waiting nor lie on the path, but for those that contain nothing (the last bucket is waited for).
+rank's next call follows at once on its end, and hides its rank's own time only behind the last call that it contains.
+A collective during which its rank begins and ends calls on another communicator runs beside the work, as gradient
+buckets do: where most calls of a communicator are so, they neither count as waiting nor lie on the path, but for those
+that contain nothing (the last bucket is waited for).
 """
 
 from __future__ import annotations
@@ -148,11 +149,18 @@ def _calls(
     end: Int64Array,
     counts: BoolArray,
     is_waited: BoolArray,
+    waits_from: Int64Array | None,
     lost: Mapping[str, Int64Array],
 ) -> path_walk.Calls:
-    """Calls that `counts` or does not, whether their rank stood still for them, and those that are lost."""
+    """Calls that `counts` or does not, whether and since when their rank stood still for them, and those lost."""
     waited = None if is_waited.all() else counts & is_waited
     n_lost = len(lost["lost_rank"])
+    if waits_from is not None and not n_lost:
+        order = order_by(rank, waits_from, end)
+        rank, start, end, counts = rank[order], waits_from[order], end[order], counts[order]
+        waited = None if waited is None else waited[order]
+    elif waits_from is not None:
+        start = waits_from
     if not n_lost:
         return path_walk.Calls(rank, start, end, counts, waited)
     rank = np.concatenate([rank, lost["lost_rank"]])
@@ -189,9 +197,11 @@ class RoundIndex:
             entries[name][order] for name in ("rank", "entry_start", "entry_end", "round", "entry_key")
         )
         is_pair = np.array([isinstance(key, tuple) for key in self.keys], np.bool_)
-        is_free_send = index_loops.free_sends(self._rank, self._start, self._end, found.is_send[order])
+        is_send = found.is_send[order]
+        is_free_send = index_loops.free_sends(self._rank, self._start, self._end, is_send)
         self._is_beside = index_loops.beside(self._rank, self._start, self._end, key_at, is_pair)
-        calls = _calls(self._rank, self._start, self._end, ~self._is_beside, ~is_free_send, found.lost)
+        waits_from = index_loops.waits_from(self._rank, self._start, self._end, is_send)
+        calls = _calls(self._rank, self._start, self._end, ~self._is_beside, ~is_free_send, waits_from, found.lost)
         on_path = np.flatnonzero(~is_free_send & ~self._is_beside)
         by_end = on_path[order_by(self._rank[on_path], self._end[on_path], round_of[on_path])]
         of_round = [*(found.rounds[name] for name in index_loops.OF_ROUND), rounds.size_bytes]

@@ -161,6 +161,24 @@ def free_sends(rank: Int64Array, start: Int64Array, end: Int64Array, is_send: Bo
     return is_free_send
 
 
+def waits_from(rank: Int64Array, start: Int64Array, end: Int64Array, is_send: BoolArray) -> Int64Array | None:
+    """From when on each entry, by (rank, start), was waited in; `None` where that is from its start on for all of them.
+
+    A send that contains whole calls of its rank ran beside them: it was waited for after the last of them at the
+    earliest. (gloo tells the end of a send when somebody waits for it, which may be at the end of an iteration.)
+    """
+    waits = np.empty(len(rank), np.int64)
+    find = native_loops.loaded().index_find_waits
+    find.restype = ctypes.c_bool
+    has_any = find(
+        _NUMBER(len(rank)),
+        *(address(one, np.int64) for one in (rank, start, end)),
+        address(is_send, np.bool_),
+        address(waits, np.int64),
+    )
+    return waits if has_any else None
+
+
 def beside(rank: Int64Array, start: Int64Array, end: Int64Array, key: Int64Array, is_pair: BoolArray) -> BoolArray:
     """Which entries of collectives, by (rank, start), contain whole calls of others, where most of their key do.
 

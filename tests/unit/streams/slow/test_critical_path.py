@@ -125,6 +125,15 @@ def test_a_send_that_its_rank_does_not_wait_for_is_no_way_back() -> None:
     assert (own.own_ns[0], own.most_own_ns[0]) == (12 * MS, 31 * MS)
 
 
+def test_a_send_that_is_waited_for_at_the_end_of_an_iteration_hides_no_own_time_before_the_last_call() -> None:
+    """Rank 0 sends at 2, receives from 6 to 10 and from 20 to 22, computes in between, and waits for its send at 40."""
+    sent = rounds("pp", (0, 1), [[(2, 40), (1, 3)]], op="send", is_pair=True)
+    received = rounds("pp", (1, 0), [[(5, 10), (6, 10)], [(19, 22), (20, 22)]], op="send", is_pair=True)
+    own = one(index_of([sent, received]), stretch([0, 1], 50))
+    assert own.own_ns[0] == (6 - 0 + 20 - 10 + 50 - 40) * MS  # not from 22 on: it may have waited
+    assert own.most_own_ns[0] == (50 - 4 - 2) * MS
+
+
 def test_calls_without_a_start_or_an_end_say_nothing_of_waiting() -> None:
     index = index_of([rounds("dp", (0, 1), [[(10, 44), (40, 44)]], sees=Sees.LAUNCH)])
     assert not index.sees_transfers

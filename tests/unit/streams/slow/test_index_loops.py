@@ -133,6 +133,19 @@ def test_a_send_is_waited_for_where_the_next_call_follows_at_once(calls: list[tu
 
 
 @given(CALLS)
+def test_a_send_is_waited_for_behind_the_last_call_that_it_contains(
+    calls: list[tuple[int, int, int, int, bool]],
+) -> None:
+    rank, start, end, _, is_send = sorted_calls(calls)
+    expected = start.tolist()
+    for i in np.flatnonzero(is_send).tolist():
+        within = [j for j in range(i + 1, len(rank)) if rank[j] == rank[i] and start[j] < end[i] and end[j] < end[i]]
+        expected[i] = max([int(start[i]), *(int(end[j]) for j in within[-1:])])
+    found = index_loops.waits_from(rank, start, end, is_send)
+    assert (start if found is None else found).tolist() == expected
+
+
+@given(CALLS)
 def test_calls_run_beside_the_work_where_most_of_their_communicator_contain_others(
     calls: list[tuple[int, int, int, int, bool]],
 ) -> None:
