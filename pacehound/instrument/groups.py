@@ -109,22 +109,22 @@ class WatchedGroup:
         rank = self._recorder.rank & 0xFFFFFFFF
         return layout.CALL_RECORD.pack(layout.LAUNCH, rank, self.handle, *self._fields(call, call.flags, 0))
 
-    def complete(self, call: Call, end_ns: int, flags: int = 0) -> None:
-        """Write that a call has ended; `flags` are added to those of its launch."""
-        self._write(layout.COMPLETE, call, call.flags | flags, end_ns)
+    def complete(self, call: Call, end_ns: int, flags: int = 0, start_ns: int = 0) -> None:
+        """Write that a call has ended; `flags` are added to those of its launch, a start where it is seen."""
+        self._write(layout.COMPLETE, call, call.flags | flags, end_ns, start_ns)
 
     def destroy(self) -> None:
         """Write that the communicator is gone."""
         self._recorder.write(layout.EMPTY_RECORD, layout.DESTROY, self.handle)
 
-    def _write(self, kind: int, call: Call, flags: int, end_ns: int) -> None:
-        self._recorder.write(layout.CALL_RECORD, kind, self.handle, *self._fields(call, flags, end_ns))
+    def _write(self, kind: int, call: Call, flags: int, end_ns: int, start_ns: int = 0) -> None:
+        self._recorder.write(layout.CALL_RECORD, kind, self.handle, *self._fields(call, flags, end_ns, start_ns))
 
-    def _fields(self, call: Call, flags: int, end_ns: int) -> tuple[int, ...]:
-        # 0: which reduction it is, its channels, start, stream and group, which the hooks do not say.
+    def _fields(self, call: Call, flags: int, end_ns: int, start_ns: int = 0) -> tuple[int, ...]:
+        # 0: which reduction it is, its channels, stream and group, which the hooks do not say.
         return (
             call.op, call.dtype, 0, call.direction, flags, _C10D, 0, call.peer, 0,
-            call.seq, call.count, call.launch_ns, 0, end_ns, 0, 0, -1, -1,
+            call.seq, call.count, call.launch_ns, start_ns, end_ns, 0, 0, -1, -1,
         )  # fmt: skip
 
 

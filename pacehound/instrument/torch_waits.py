@@ -1,6 +1,9 @@
 """Ends of calls that have no future: gloo's send and recv, and its reduce_scatter.
 
-Their Work says nothing until somebody waits, so the end of `Work.wait` is an upper bound of theirs (END_BOUND).
+Their Work says nothing until somebody waits, so the end of `Work.wait` is an upper bound of theirs (END_BOUND). What a
+rank does before it waits is its own work. So a receive starts, for its rank, with that wait; and a send that is over by
+then has taken its rank no longer than the wait has.
+
 The hook sees a Work before the script does, but the Python object it sees is another one than the script gets
 unless it is kept alive, and keeping it would pin its tensors. So the methods that return it are wrapped as well,
 and the Work is watched through a weak reference, from there to its wait.
@@ -31,6 +34,9 @@ _METHODS = (
     "reduce_scatter_tensor_coalesced",
 )
 
+AT_ONCE_NS = 500_000
+"""Whoever waits no longer has not waited (chosen: many times what the call takes, and little of any step)."""
+
 
 class _Open:
     """A call whose end is to be seen by its wait."""
@@ -42,12 +48,17 @@ class _Open:
         self._group = group
         self._call = call
 
-    def end(self, flags: int = 0) -> None:
+    def end(self, flags: int = 0, waited_since_ns: int = 0) -> None:
         end_ns = time.monotonic_ns()
         if not self._recorder.is_on:
             return
+        call, start_ns, waited_ns = self._call, 0, end_ns - waited_since_ns
+        if call.direction == layout.RECV:
+            start_ns = waited_since_ns
+        elif call.direction == layout.SEND and waited_ns < AT_ONCE_NS:
+            end_ns = call.launch_ns + waited_ns
         try:
-            self._group.complete(self._call, end_ns, flags | layout.END_BOUND)
+            self._group.complete(call, end_ns, flags | layout.END_BOUND, start_ns)
         except Exception as error:
             self._recorder.fail("the wait for a call", error)
 
@@ -123,12 +134,13 @@ def _ending(wait: Any) -> Any:
         watched = _watched.pop(id(self), None) if _watched else None
         if watched is None:
             return wait(self, *args, **kwargs)
+        since_ns = time.monotonic_ns()
         try:
             result = wait(self, *args, **kwargs)
         except BaseException:
-            watched[1].end(layout.FAILED)
+            watched[1].end(layout.FAILED, since_ns)
             raise
-        watched[1].end()
+        watched[1].end(0, since_ns)
         return result
 
     return wait_and_see

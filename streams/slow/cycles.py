@@ -18,7 +18,6 @@ import numpy as np
 from pacehound.model.events import Finding, Instant
 from pacehound.model.evidence import merged
 from pacehound.model.evidence.levels import CycleLevel
-from pacehound.model.evidence.life import Over
 from pacehound.model.identity import event_id
 from streams.level.changepoint import Change
 from streams.level.step_watch import StepTime, StepWatch
@@ -95,12 +94,15 @@ class SlowCycles:
     ) -> list[Finding]:
         """The last of some iterations; every how many of them a long one comes (0: none does).
 
-        `is_level`: the level of single steps is what it was; where it is not, that is told, and cycles tell nothing.
+        `is_level`: single steps take what they took. Where they do not, that is told, and cycles tell nothing new: what
+        they have told goes on until they take what they took.
         """
-        if not is_level or not rhythm:
-            at = Instant(step=records[-1].step, time_ns=records[-1].time_ns)
-            return [told.next_version(Over(why="single steps"), relief=at) for told in self.stop()]
-        if self._told is None and rhythm != self._period:
+        if self._told is not None:
+            fresh = [records[-1]]
+        elif not (is_level and rhythm):
+            self._begin(0)
+            return []
+        elif rhythm != self._period:
             self._begin(rhythm)
             self._typical_s = float(np.median([record.step_time_s for record in records]))
             fresh = list(records)  # the newest cycles whole

@@ -65,6 +65,15 @@ def test_what_takes_longer_for_all_ranks_is_nobodys(seed: int) -> None:
     assert said_of(generation(seed, dict.fromkeys(range(RANKS), 0.5), ONSET), seed) == []
 
 
+def test_it_goes_on_when_single_steps_become_slow_as_well() -> None:
+    """Of all ranks, for a while."""
+    everybody = [Spike(ranks=(rank,), step=step, extra_s=0.03) for step in range(520, 600) for rank in range(RANKS)]
+    said = said_of([*generation(1, {1: 0.8}, ONSET), *everybody])
+    assert {(finding.kind, finding.culprits) for finding in said} == {("slow", (1,))}
+    assert len({finding.id for finding in said}) == 1
+    assert said[-1].relief is None
+
+
 @pytest.mark.parametrize("rank", [0, 3])
 def test_what_one_rank_does_for_all_in_a_rhythm_may_become_longer(rank: int) -> None:
     """A checkpoint grows, or a rank has begun to write one: no rank is slow for that."""

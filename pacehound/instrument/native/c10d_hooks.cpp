@@ -277,14 +277,16 @@ void ends_on_device(const Call& call, const c10::intrusive_ptr<c10d::Work>& work
     if (left) hold.timed(left, nullptr, false);
 }
 
-void end(const Call& call, uint8_t flags) {
+void end(const Call& call, uint8_t flags, uint64_t end_ns) {
     if (!is_on.load(std::memory_order_relaxed)) return;
     ph_record record = call.record;
     record.kind = PH_COMPLETE;
     record.call.flags |= flags;
-    record.call.end_ns = now_ns();
+    record.call.end_ns = end_ns;
     write(record);
 }
+
+void end(const Call& call, uint8_t flags) { end(call, flags, now_ns()); }
 
 /* Positions in OPS of pacehound/model/codes.py, by HookOpName; -1 is no call of a communicator. */
 int op_of(c10d::HookOpName name) {
@@ -447,11 +449,20 @@ void attach(const c10::intrusive_ptr<c10d::ProcessGroup>& process_group, const s
     process_group->registerPostHook(kHookId, [](const c10d::PostHookArgs& args) { guarded([&] { after(args); }); });
 }
 
+/* As AT_ONCE_NS of torch_waits.py. */
+constexpr uint64_t kAtOnceNs = 500'000;
+
 /* A call whose end is seen by its wait, for torch_waits.py. */
 struct Open {
     std::shared_ptr<Call> call;
-    void end_at_wait(int flags) {
-        guarded([&] { end(*call, uint8_t(flags) | PH_END_BOUND); });
+    void end_at_wait(int flags, uint64_t waited_since_ns) {
+        guarded([&] {
+            const uint64_t now = now_ns(), waited = waited_since_ns ? now - waited_since_ns : now;
+            auto& record = call->record.call;
+            const bool is_through = record.direction == PH_SEND && waited < kAtOnceNs;
+            if (record.direction == PH_RECV) record.start_ns = waited_since_ns;
+            end(*call, uint8_t(flags) | PH_END_BOUND, is_through ? record.launch_ns + waited : now);
+        });
     }
 };
 
@@ -470,7 +481,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
         rings().clear();
         idle().clear();
     });
-    py::class_<Open>(module, "Open").def("end", &Open::end_at_wait, py::arg("flags") = 0);
+    py::class_<Open>(module, "Open").def("end", &Open::end_at_wait, py::arg("flags") = 0, py::arg("waited_since_ns") = 0);
     module.def("start", [](const std::string& run_dir, int rank, int local_rank, int world_size, int attempt,
                            uint64_t start_ticks) {
         process() = Process{run_dir, rank, local_rank, world_size, attempt, start_ticks};

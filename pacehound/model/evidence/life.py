@@ -7,13 +7,7 @@ from typing import ClassVar, Literal
 from pacehound.model.evidence.piece import Piece
 
 OverWhy = Literal[
-    "iterations changed",
-    "single steps",
-    "no more short ones",
-    "as fast as peers",
-    "one job of the name",
-    "heard",
-    "calls seen",
+    "iterations changed", "no more short ones", "as fast as peers", "one job of the name", "heard", "calls seen"
 ]
 
 
@@ -26,7 +20,6 @@ class Over(Piece, frozen=True, kw_only=True, tag="over"):
     def _sentence(self) -> str:
         return {
             "iterations changed": "what counts as an iteration has changed: it cannot be followed further",
-            "single steps": "single steps take another time now, or come in another rhythm: it is told of them",
             "no more short ones": "no more of them in the last ten minutes",
             "as fast as peers": "it is no longer slower than its peers",
             "one job of the name": "one job of that name is left",
