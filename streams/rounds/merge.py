@@ -202,7 +202,7 @@ class Merge(Generic[EventT]):
         return min(times, default=None)
 
     def take_events(self, until_ns: int) -> list[EventT]:
-        """Events up to `until_ns`, ordered by (time, stream, host, id); they are removed."""
+        """Events up to `until_ns`, ordered by (time they are due, stream, own time, host, id); they are removed."""
         taken: list[tuple[int, str, int, EventT]] = []
         while self._events and self._events[0][0] <= until_ns:
             taken.append(heapq.heappop(self._events))
@@ -238,10 +238,13 @@ class Merge(Generic[EventT]):
 
 
 def _in_order(same: Sequence[EventT]) -> list[EventT]:
-    """Events of one stream and time. Ids are made only where they decide: hosts promise at the same times."""
-    hosts: list[str] = [getattr(event, "host", "") for event in same]
-    ids = [""] * len(same) if len(set(hosts)) == len(hosts) else [event.identity() for event in same]
-    order = sorted(range(len(same)), key=lambda at: (hosts[at], ids[at]))
+    """Events of one stream that are due at one time: what comes late (iterations that waited for a rank) by its own.
+
+    Ids are made only where they decide: hosts promise at the same times.
+    """
+    keys = [(event.time_ns, getattr(event, "host", "")) for event in same]
+    ids = [""] * len(same) if len(set(keys)) == len(keys) else [event.identity() for event in same]
+    order = sorted(range(len(same)), key=lambda at: (keys[at], ids[at]))
     return [same[at] for at in order]
 
 

@@ -41,6 +41,7 @@ BoolArray = npt.NDArray[np.bool_]
 
 _Name = TypeVar("_Name", int, TransferKey)
 _NEVER_NS = np.iinfo(np.int64).max
+_NOBODY: Int64Array = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +209,14 @@ class RoundIndex:
         path = (self._rank[by_end], self._end[by_end], round_of[by_end])
         self._path = path_walk.Path(calls, *path, of_round, len(self.keys))
 
+    @property
+    def ranks(self) -> Int64Array:
+        """Who has made calls of which a start and an end are known, ascending."""
+        is_first = np.ones(len(self._rank), np.bool_)
+        is_first[1:] = self._rank[1:] != self._rank[:-1]
+        ranks: Int64Array = self._rank[is_first]
+        return ranks
+
     def _arranged(self) -> index_loops.Arranged:
         rounds = self._rounds
         cells = (rounds.arrival_ns, rounds.start_ns, rounds.end_ns)
@@ -245,8 +254,17 @@ class RoundIndex:
         uncertain: BoolArray = is_pair & ~has_offset & (known.host[place[first]] != known.host[place[last]])
         return uncertain
 
-    def measured(self, stretches: Sequence[Stretch]) -> Measured:
-        """What its rounds say of iterations, one or more, all of the same ranks.
+    def over_at(self, rank: int, times_ns: Int64Array) -> Int64Array:
+        """When the call was over that a rank was in at each of some times; the time itself where it was in none."""
+        begin, end = np.searchsorted(self._rank, (rank, rank + 1))
+        if begin == end:
+            return times_ns
+        at = np.searchsorted(self._start[begin:end], times_ns) - 1
+        over_ns = np.where(at >= 0, self._end[begin:end][at], times_ns)
+        return np.maximum(over_ns, times_ns)
+
+    def measured(self, stretches: Sequence[Stretch], beside: Int64Array = _NOBODY) -> Measured:
+        """What its rounds say of iterations, one or more, all of the same ranks; `beside` are those that end none.
 
         In one go, for a small job has hundreds a second.
 
@@ -262,7 +280,10 @@ class RoundIndex:
         ends_ns = np.concatenate([one.ends_ns for one in stretches]).reshape(n, len(ranks))
         last_ranks, last_ns = np.full(n, -1), np.zeros(n, np.int64)
         if len(ranks):
-            last = (ends_ns - self._ahead_ns).argmax(axis=1)
+            ended_ns = ends_ns - self._ahead_ns
+            if len(beside):
+                ended_ns[:, np.isin(ranks, beside)] = -1
+            last = ended_ns.argmax(axis=1)
             last_ranks, last_ns = ranks[last], ends_ns[np.arange(n), last]
         found = self._path.measure(ranks, begins_ns, ends_ns, last_ranks, last_ns)
         of_ranks, of_keys = _charged(found.charged_ranks_ns, ranks.tolist()), _charged(found.charged_keys_ns, self.keys)

@@ -39,7 +39,7 @@ from streams.watching.waking import slowness_wakes
 
 
 class SlowCycles:
-    """Follows the cycles of one job while the level of its single steps is what it was."""
+    """Follows the cycles of one job while nobody is named for its single steps."""
 
     def __init__(self, job: str, attempt: int, min_change: float) -> None:
         self._job = job
@@ -90,16 +90,16 @@ class SlowCycles:
         numbers: Mapping[TransferKey, int],
         observe: Callable[[], Observations],
         *,
-        is_level: bool,
+        is_known: bool,
     ) -> list[Finding]:
         """The last of some iterations; every how many of them a long one comes (0: none does).
 
-        `is_level`: single steps take what they took. Where they do not, that is told, and cycles tell nothing new: what
-        they have told goes on until they take what they took.
+        `is_known`: single steps are slow, and somebody is named for it. Cycles tell nothing new then; what they have
+        told goes on until they take what they took.
         """
         if self._told is not None:
             fresh = [records[-1]]
-        elif not (is_level and rhythm):
+        elif is_known or not rhythm:
             self._begin(0)
             return []
         elif rhythm != self._period:

@@ -41,18 +41,25 @@ class _Index:
 class MeasuredIterations:
     """Measures the iterations of one job.
 
+    Of ranks that make calls and end no steps (they coordinate, or generate for those that train) an iteration ends with
+    that of the others, or with the call that they are in then.
+
     Attributes
     ----------
     numbers
         Of communicators and pairs, in the order of their first iteration: those of the transfers in a record.
     ranks
         Of the last iteration; records of the same ranks share the array.
+    marked
+        Those of them that have ended a step.
 
     """
 
     def __init__(self) -> None:
         self.numbers: dict[TransferKey, int] = {}
         self.ranks: Int64Array = np.zeros(0, np.int64)
+        self.marked: Int64Array = np.zeros(0, np.int64)
+        self._others: Int64Array = np.zeros(0, np.int64)
         self._index: _Index | None = None  # of one step of time
 
     def forget_rounds(self) -> None:
@@ -64,7 +71,7 @@ class MeasuredIterations:
         indexed = self._indexed(iteration.rounds, clocks)
         found = indexed.ahead.pop(id(iteration.sample), None)
         if found is None or found.previous is not iteration.previous:
-            self._look_ahead(iteration, indexed)
+            self._look_ahead(iteration, indexed, clocks)
             found = indexed.ahead.pop(id(iteration.sample))
         return found.record
 
@@ -76,16 +83,20 @@ class MeasuredIterations:
             self._index = _Index(rounds, index, np.array(numbers, np.int64))
         return self._index
 
-    def _look_ahead(self, iteration: Iteration, indexed: _Index) -> None:
+    def _look_ahead(self, iteration: Iteration, indexed: _Index, clocks: ClockOffsets) -> None:
         """Measure an iteration, and those behind it that the same ranks have ended one after the other."""
         before, sample = iteration.previous, iteration.sample
         samples = [before, sample]
+        self._note_ranks(before, sample, indexed.index)
         if before.ranks == sample.ranks:
             behind = dropwhile(lambda one: one is not sample, iteration.with_it)
             samples += takewhile(lambda one: one.ranks == sample.ranks, islice(behind, 1, None))
-            stretches = Stretch.following(sample.ranks, [one.ends_ns for one in samples])
+            stretches = Stretch.following(*self._ends(samples, indexed.index, clocks))
         else:
-            stretches = [Stretch.between((before.ranks, before.ends_ns), (sample.ranks, sample.ends_ns))]
+            (ranks_before, (ends_before,)), (ranks, (ends,)) = (
+                self._ends([one], indexed.index, clocks) for one in samples
+            )
+            stretches = [Stretch.between((ranks_before, ends_before), (ranks, ends))]
         if not np.array_equal(stretches[0].ranks, self.ranks):
             self.ranks = stretches[0].ranks
         records = self._records_of(samples, stretches, indexed)
@@ -93,11 +104,35 @@ class MeasuredIterations:
             {id(one): _Ahead(last, one, record) for (last, one), record in zip(pairwise(samples), records, strict=True)}
         )
 
+    def _note_ranks(self, before: IterationSample, sample: IterationSample, index: RoundIndex) -> None:
+        """Who has ended a step, and who makes calls and has not."""
+        for ranks in (sample.ranks,) if before.ranks == sample.ranks else (before.ranks, sample.ranks):
+            if not _are_among(ranks, self.marked):
+                self.marked = np.union1d(self.marked, np.array(ranks, np.int64))
+        calling = index.ranks
+        if len(self._others) or not _are_among(calling, self.marked):
+            self._others = np.setdiff1d(np.union1d(self._others, calling), self.marked)
+
+    def _ends(
+        self, samples: Sequence[IterationSample], index: RoundIndex, clocks: ClockOffsets
+    ) -> tuple[Sequence[int], Sequence[Sequence[int]]]:
+        """Ranks, and when each ended the iterations: who ends none, with the call that it is in when they are over."""
+        ranks, ends_ns = samples[0].ranks, [one.ends_ns for one in samples]
+        if not len(self._others):
+            return ranks, ends_ns
+        marked_ns = np.array(ends_ns, np.int64)
+        last_ns = (marked_ns - clocks.of(np.array(ranks, np.int64))).max(axis=1)
+        ahead_ns = clocks.of(self._others).tolist()
+        others_ns = [
+            index.over_at(rank, last_ns + ahead) for rank, ahead in zip(self._others.tolist(), ahead_ns, strict=True)
+        ]
+        return (*ranks, *self._others.tolist()), np.column_stack([marked_ns, *others_ns]).tolist()
+
     def _records_of(
         self, samples: Sequence[IterationSample], stretches: Sequence[Stretch], indexed: _Index
     ) -> list[IterationRecord]:
         """Of all samples but the first, which says where the second one began."""
-        index, measured = indexed.index, indexed.index.measured(stretches)
+        index, measured = indexed.index, indexed.index.measured(stretches, self._others)
         # Lost calls or markers make several iterations one sample: what is kept is for one iteration.
         n_steps = [max(one.step - last.step, 1) for last, one in pairwise(samples)]
         per_step = np.array(n_steps)[:, None]
@@ -130,3 +165,12 @@ class MeasuredIterations:
                 )
             )
         return records
+
+
+def _are_among(ranks: Sequence[int] | Int64Array, known: Int64Array) -> bool:
+    """Whether these are all known: of most jobs all from the first to the last one are."""
+    if not len(ranks) or not len(known):
+        return not len(ranks)
+    if known[-1] - known[0] + 1 == len(known):
+        return bool(min(ranks) >= known[0] and max(ranks) <= known[-1])
+    return bool(np.isin(ranks, known).all())

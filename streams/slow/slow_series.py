@@ -76,9 +76,9 @@ class SlowSeries:
         return self._watch.rhythm
 
     @property
-    def is_level(self) -> bool:
-        """Iterations take what they took."""
-        return self._episode is None and self._watch.state == "healthy"
+    def names_somebody(self) -> bool:
+        """Iterations are slow, and it is known whose delay it is."""
+        return self._episode is not None and bool(self._episode.finding.culprits or self._episode.finding.links)
 
     def ongoing(self) -> dict[str, float]:
         """The slow stretch that is going on: what it has cost so far."""

@@ -55,6 +55,10 @@ class SlowWatch(Watch):
         """The last iterations, oldest first."""
         return self._series.records
 
+    def marked(self, records: Sequence[IterationRecord]) -> list[IterationRecord]:
+        """Some of them, without ranks that end no steps: what these do is no measure of the others."""
+        return [record.of(self._measured.marked) for record in records]
+
     @property
     def keys(self) -> Mapping[TransferKey, int]:
         """The numbers of communicators and pairs in their transfers."""
@@ -106,8 +110,8 @@ class SlowWatch(Watch):
         observe = partial(self.observed, moment)
         said, rhythm = self._series.follow(record, numbers, observe), self._series.rhythm
         if rhythm or self._cycles.is_followed:
-            is_level = self._series.is_level
-            said += self._cycles.follow(self.records, rhythm, numbers, observe, is_level=is_level)
+            is_known = self._series.names_somebody
+            said += self._cycles.follow(self.records, rhythm, numbers, observe, is_known=is_known)
         return said
 
     def is_crowded(self, moment: Moment, since_ns: int, share: float) -> bool:

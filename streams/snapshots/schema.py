@@ -149,7 +149,7 @@ _PLAIN: dict[type, str] = {
         "_job _attempt _min_change _period _watch _part _cycles _typical_s _began _told _awaits _excess_s _before_s"
     ),
     SlowNowAndThen: "_min_change _began _finding _next_look _before",
-    MeasuredIterations: "numbers ranks _index",
+    MeasuredIterations: "numbers ranks marked _others _index",
     AlwaysSlowWatch: (
         "_job _attempt _min_change _min_duration_s _slow _n_iterations _next_look _began _episode _excess_s"
     ),

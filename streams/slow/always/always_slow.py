@@ -96,7 +96,7 @@ class AlwaysSlowWatch(Watch):
             self._next_look = next((at for at in LOOKS if at > self._n_iterations), LOOKS[-1] + 1)
         else:
             self._next_look = self._n_iterations + RELOOK
-        records = self._slow.records[-self._n_iterations :]
+        records = self._slow.marked(self._slow.records[-self._n_iterations :])
         if self._episode is not None:
             relieved = self._relieved(self._episode, records[-RELIEF_ITERATIONS:], moment)
             return relieved or (self._look_again(self._episode, records, moment) if is_first else [])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +36,20 @@ class IterationRecord:
     lost_share: Float32Array | None = None  # share of each rank's rows that are missing, or `None` where none is
     first_launch_ns: Float32Array | None = None  # how long after its begin each rank launched its first call
     sees_transfers: bool = True  # calls with a start and an end were seen
+
+    def of(self, ranks: Int64Array) -> IterationRecord:
+        """The same of some ranks alone, as far as it has them."""
+        is_asked = np.isin(self.ranks, ranks)
+        if is_asked.all():
+            return self
+        return replace(
+            self,
+            ranks=self.ranks[is_asked],
+            own_ns=self.own_ns[is_asked],
+            own_most_ns=self.own_most_ns[is_asked],
+            lost_share=None if self.lost_share is None else self.lost_share[is_asked],
+            first_launch_ns=None if self.first_launch_ns is None else self.first_launch_ns[is_asked],
+        )
 
 
 def level_of(records: Sequence[IterationRecord], name: str, ranks: Int64Array) -> Float64Array:

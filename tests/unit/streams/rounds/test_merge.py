@@ -58,6 +58,16 @@ def test_what_one_host_says_at_one_time_comes_by_its_id(names: list[str]) -> Non
     assert merge.take_events(0) == sorted(said, key=lambda event: event.identity())
 
 
+@given(st.permutations(range(5)))
+def test_what_comes_behind_the_watermark_of_its_stream_comes_in_its_own_order(times_ns: list[int]) -> None:
+    """Iterations that waited for a rank are told of together, and are due at once."""
+    merge: Merge[HostSample] = Merge()
+    merge.advance("w", 10)
+    for time_ns in times_ns:
+        merge.push("w", sample(time_ns, "h"))
+    assert [event.time_ns for event in merge.take_events(10)] == list(range(5))
+
+
 def lines_of(taken: list[Rounds | DigestedPairs]) -> list[tuple[str, tuple[int, ...], int, str]]:
     """Of each line whose it is, its number and its times, in order."""
     blocks = [block for one in taken for block in ([one] if isinstance(one, Rounds) else one.by_pair())]
