@@ -53,6 +53,7 @@ class IterationTracker:
         self._previous: dict[int, tuple[int, int]] = {}  # rank -> step and end of the iteration before
         self._last_marker: dict[int, tuple[int, int]] = {}
         self._told_step = -1
+        self._behind: set[int] = set()  # they count other steps: their last one was told of long before
         self._last_pause_ns: dict[tuple[int, str], int] = {}  # by rank and name
         self._planned: dict[str, int] = {}  # what is going on now -> how many ranks are in it
         self._planned_since_last: set[str] = set()
@@ -77,9 +78,12 @@ class IterationTracker:
                     self.backward += 1
                     continue
                 self._last_marker[rank] = (step, time_ns)
+                self._behind.discard(rank)
                 if step > self._told_step:  # of one that was not waited for it may be told
                     self._open.setdefault(step, {})[rank] = time_ns
                     self._first_ns[step] = min(time_ns, self._first_ns.get(step, time_ns))
+                elif step < self._told_step - STEPS_WITHOUT:
+                    self._behind.add(rank)
             elif name in _PLANNED:
                 what = _PLANNED[name]
                 self._planned[what] = self._planned.get(what, 0) + 1
@@ -127,10 +131,10 @@ class IterationTracker:
         return max(self._open[step].values()) if is_long(took_ns, tick_ns) else None
 
     def _aside(self) -> frozenset[int]:
-        """Members that have reported nothing while iterations were told of."""
+        """Members that have reported nothing while iterations were told of, or count steps of their own."""
         if not self._previous or len(self._last_marker) == len(self._members):
-            return frozenset()
-        return frozenset(self._members) - self._last_marker.keys()
+            return frozenset(self._behind)
+        return frozenset(self._members) - self._last_marker.keys() | self._behind
 
     def _passed(self, step: int, ends: dict[int, int], gone: AbstractSet[int]) -> bool:
         """Who has not reported `step` and may yet is not slow.
@@ -140,7 +144,7 @@ class IterationTracker:
         """
         further = [reported for other, reported in self._open.items() if other > step]
         later = {rank for reported in further for rank in reported}
-        known = ends.keys() | later | gone
+        known = ends.keys() | later | gone | self._behind
         awaited = [rank for rank in self._members if rank not in known]
         if not awaited:
             return True

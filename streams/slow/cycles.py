@@ -187,7 +187,7 @@ class SlowCycles:
             self._told = self._answered(told, found, ranks, observed)
         elif told is not None:
             # Where a machine is busy nobody on it is to blame. Whom else later cycles do not name they do not clear.
-            if not (found.short_of_processors and set(told.culprits) <= set(found.candidates)):
+            if not (found.short_of_processors and told.culprits and set(told.culprits) <= set(found.candidates)):
                 return []
             self._told = self._answered(told, found, ranks, observed)
         elif is_named:

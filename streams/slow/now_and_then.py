@@ -44,6 +44,7 @@ class SlowNowAndThen:
         self._began: Finding | None = None  # as it was told of, without a name
         self._finding: Finding | None = None  # and what was said of it last
         self._next_look = 0  # at so many slow iterations
+        self._slow_from_s = 0.0  # what counts as one, when they were asked about
         self._before: Pace | None = None  # once they have become the rule: the pace before them
 
     @property
@@ -63,9 +64,15 @@ class SlowNowAndThen:
         numbers: Mapping[TransferKey, int],
         observed: Observations,
     ) -> Finding:
-        """They are told of for the first time."""
+        """They are told of for the first time, or again where they have become the rule and are so still."""
+        known = self._finding
+        if known is not None:
+            version = known.version + 1
+            finding = replace(finding, id=known.id, onset=known.onset, detected=known.detected, version=version)
         self._began, self._before = finding, None
         self._finding = self._asked(finding, records, numbers, observed)
+        if known is not None and known.culprits and not self._finding.culprits:
+            self._finding = replace(known, version=known.version + 1)  # who was named stays so
         return self._finding
 
     def look_again(
@@ -78,7 +85,7 @@ class SlowNowAndThen:
         finding, began = self._finding, self._began
         if finding is None or began is None or self._before is not None:
             return []
-        if records[-1].step_time_s < BURST * _typical_s(records) or len(_slow(began, records)) < self._next_look:
+        if records[-1].step_time_s < self._slow_from_s or len(_slow(began, records)) < self._next_look:
             return []
         asked = self._asked(began, records, numbers, observe())
         is_named = asked.culprits != () and finding.culprits == ()
@@ -129,9 +136,9 @@ class SlowNowAndThen:
         observed: Observations,
     ) -> Finding:
         """The finding with what these iterations tell, held against the others."""
-        slow, limit_s = _slow(finding, records), BURST * _typical_s(records)
+        slow, self._slow_from_s = _slow(finding, records), BURST * _typical_s(records)
         self._next_look = len(slow) + max(len(slow) // MORE, 1)
-        quiet = [r for r in records if r.step_time_s < limit_s][-BASELINE_ITERATIONS:]
+        quiet = [r for r in records if r.step_time_s < self._slow_from_s][-BASELINE_ITERATIONS:]
         finding = _with_loss(finding, records)
         since_ns = slow[0].time_ns if slow else 0
         world = records[-1].ranks.tolist()

@@ -107,7 +107,7 @@ _PLAIN: dict[type, str] = {
     ),
     MismatchWatch: "_job _attempt _communicator _members _open_calls _reported",
     IterationTracker: (
-        "_job _attempt _communicator _members _lateness_ns _open _first_ns _previous _last_marker _told_step "
+        "_job _attempt _communicator _members _lateness_ns _open _first_ns _previous _last_marker _told_step _behind "
         "_last_pause_ns _planned _planned_since_last incomplete backward"
     ),
     StageTwo: "job _settings attempts _ended _returns late",
@@ -148,7 +148,7 @@ _PLAIN: dict[type, str] = {
     SlowCycles: (
         "_job _attempt _min_change _period _watch _part _cycles _typical_s _began _told _awaits _excess_s _before_s"
     ),
-    SlowNowAndThen: "_min_change _began _finding _next_look _before",
+    SlowNowAndThen: "_min_change _began _finding _next_look _slow_from_s _before",
     MeasuredIterations: "numbers ranks marked _others _index",
     AlwaysSlowWatch: (
         "_job _attempt _min_change _min_duration_s _slow _n_iterations _next_look _began _episode _excess_s"

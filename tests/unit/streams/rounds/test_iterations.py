@@ -69,6 +69,16 @@ def test_who_begins_to_train_later_is_waited_for_from_then_on() -> None:
     assert (sample.step, sample.ranks) == (71, MEMBERS)
 
 
+def test_who_counts_steps_of_its_own_is_not_waited_for() -> None:
+    """It averages weights now and then, with an optimizer that the others do not step."""
+    job = Followed()
+    job.steps(1, 60, 1, 2, 3)
+    for own_step, step in ((1, 61), (2, 71)):
+        job.tracker.add(step_of(own_step, 0, time_ns=step * S // 10))
+        job.steps(step, step + 9, 1, 2, 3)
+    assert job.told == [(step, (1, 2, 3)) for step in range(1, 81)]
+
+
 def test_a_lost_marker_of_one_rank_is_not_waited_for_beside_a_rank_that_is_gone() -> None:
     job = Followed()
     job.steps(1, 3, *MEMBERS)
