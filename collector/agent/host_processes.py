@@ -50,7 +50,7 @@ class HostProcesses:
         self._known = {(process.pid, process.start_ticks): process for process in known}
         self._closed = set(closed_attempts)
         self._watches: dict[tuple[int, int], ProcessWatch] = {}
-        self._found_gone: set[tuple[int, int]] = set()
+        self._found_gone: dict[tuple[int, int], int] = {}  # when that was, Unix time
 
     @property
     def known(self) -> list[KnownProcess]:
@@ -97,7 +97,8 @@ class HostProcesses:
 
     def note_last_word(self, header: RingHeader, unix_ns: int) -> None:
         """When a process that was found gone wrote something: it left soon after that, not when it was looked for."""
-        self._known[header.pid, header.process_start_ticks].since_ns = unix_ns
+        key = header.pid, header.process_start_ticks
+        self._known[key].since_ns = min(unix_ns, self._found_gone[key])  # a ring may say anything
 
     def look(self, now_unix_ns: int) -> bool:
         """Look at every process that was still there; whether one has changed."""
@@ -115,7 +116,7 @@ class HostProcesses:
             process.exit_code, process.signal = sighting.exit_code, sighting.signal
             if process.state == "exited":
                 if is_first_look:
-                    self._found_gone.add(key)
+                    self._found_gone[key] = now_unix_ns
                 self._watches.pop(key).close()
                 _trust_its_own_word(process)
         return has_changed

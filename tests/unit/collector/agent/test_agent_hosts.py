@@ -189,13 +189,16 @@ def test_who_was_gone_before_the_agent_began_left_when_it_wrote_last(run: AgentR
         ring.done(0, 100 * MS, 110 * MS)
     killed.launch(1, 200 * MS)
     failed.exit(230 * MS, failed=True, text="RuntimeError: connection closed by peer")
-    for pid in (100, 101):
+    absurd = run.joined(2)
+    absurd.launch(0, (1 << 64) - 1)
+    for pid in (100, 101, 102):
         run.proc.remove(pid)
     run.step(5_000)
     left = {process.rank: process for process in run.receiver.of(HostSample)[-1].processes}
     assert {rank: (p.state, p.exit_code, p.since_ns - UNIX_NS) for rank, p in left.items()} == {
         0: ("exited", None, 200 * MS),
         1: ("exited", 1, 230 * MS),
+        2: ("exited", None, run.now_ns),  # when it was looked for
     }
 
 
