@@ -263,8 +263,8 @@ class RoundIndex:
         over_ns = np.where(at >= 0, self._end[begin:end][at], times_ns)
         return np.maximum(over_ns, times_ns)
 
-    def measured(self, stretches: Sequence[Stretch], beside: Int64Array = _NOBODY) -> Measured:
-        """What its rounds say of iterations, one or more, all of the same ranks; `beside` are those that end none.
+    def measured(self, stretches: Sequence[Stretch], others: Int64Array = _NOBODY) -> Measured:
+        """What its rounds say of iterations, one or more, all of the same ranks; `others` of them end none.
 
         In one go, for a small job has hundreds a second.
 
@@ -281,8 +281,8 @@ class RoundIndex:
         last_ranks, last_ns = np.full(n, -1), np.zeros(n, np.int64)
         if len(ranks):
             ended_ns = ends_ns - self._ahead_ns
-            if len(beside):
-                ended_ns[:, np.isin(ranks, beside)] = -1
+            if len(others):
+                ended_ns[:, np.isin(ranks, others)] = -1
             last = ended_ns.argmax(axis=1)
             last_ranks, last_ns = ranks[last], ends_ns[np.arange(n), last]
         found = self._path.measure(ranks, begins_ns, ends_ns, last_ranks, last_ns)

@@ -172,5 +172,5 @@ def _are_among(ranks: Sequence[int] | Int64Array, known: Int64Array) -> bool:
     if not len(ranks) or not len(known):
         return not len(ranks)
     if known[-1] - known[0] + 1 == len(known):
-        return bool(min(ranks) >= known[0] and max(ranks) <= known[-1])
+        return bool(np.min(ranks) >= known[0] and np.max(ranks) <= known[-1])
     return bool(np.isin(ranks, known).all())

@@ -87,7 +87,7 @@ IMBALANCE_PERSISTENCE = 0.6
 MAX_NAMED_SHARE = 0.25
 """Where a larger share of the ranks hardly waits, they have more to do than the others (chosen)."""
 
-# The slowdown itself (slow_watch.py, pace.py, role.py).
+# The slowdown itself (slow_series.py, now_and_then.py, cycles.py, pace.py, role.py).
 
 HISTORY_ITERATIONS = 300
 """Iterations kept: enough for a baseline before an onset and for the slow stretch since (chosen)."""
