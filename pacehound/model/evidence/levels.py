@@ -43,9 +43,10 @@ class CycleLevel(Piece, frozen=True, kw_only=True, tag="cycle_level"):
 
     def _sentence(self) -> str:
         after, before = level_in_words(self.period * self.after_s), level_in_words(self.period * self.before_s)
+        magnitude = self.after_s / self.before_s - 1.0 if self.before_s else math.nan
         return (
-            f"every {self.period} steps take {after} since step {self.since_step}, {before} before "
-            f"({self.after_s / self.before_s - 1.0:+.1%}): the long ones among them, for most take what they took"
+            f"every {self.period} steps take {after} since step {self.since_step}, {before} before ({magnitude:+.1%}): "
+            "the long ones among them, for most take what they took"
         )
 
 
