@@ -19,14 +19,17 @@ from tests.fakes.examples import tries
 RANKS, PERIOD, ITERATIONS, ONSET, RELIEF = 4, 8, 1_000, 400, 720
 
 
-def said_of(spikes: list[Spike], seed: int = 3) -> list[Finding]:
-    """What is said of slow steps."""
+def said_of(spikes: list[Spike], seed: int = 3, restarts: int = 0) -> list[Finding]:
+    """What is said of slow steps, by pipelines of which each goes on from a snapshot of the one before."""
     spec = JobSpec(
         layout=Layout(dp=RANKS), ranks_per_host=RANKS, iterations=ITERATIONS, source=C10D_GLOO, seed=seed,
         faults=tuple(spikes),
     )  # fmt: skip
-    pipeline = Pipeline(Settings())
-    said = [out for event in simulate(spec).events() for out in pipeline.on_event(event) if isinstance(out, Finding)]
+    pipeline, said, events = Pipeline(Settings()), list[Finding](), list(simulate(spec).events())
+    for number, event in enumerate(events):
+        if restarts and number % (len(events) // restarts) == 0:
+            pipeline = Pipeline.restore(pipeline.snapshot(), Settings())
+        said += [out for out in pipeline.on_event(event) if isinstance(out, Finding)]
     return [finding for finding in said if finding.kind in ("slow", "intermittent") and finding.culprits]
 
 
@@ -58,6 +61,11 @@ def test_a_rank_that_becomes_slow_in_the_long_steps_is_named_until_it_is_as_fast
     assert abs((relief.step or 0) - RELIEF) <= 2 * PERIOD
     assert (said[-1].detected.step or 0) <= ONSET + 12 * PERIOD
     assert any(words.startswith(f"every {PERIOD} steps take") for words in words_of(said[0]))
+
+
+def test_what_is_followed_goes_on_from_snapshots() -> None:
+    spikes = generation(1, {1: 0.8}, ONSET, RELIEF)
+    assert said_of(spikes, restarts=9) == said_of(spikes) != []
 
 
 @pytest.mark.parametrize("seed", tries(2, deep=20))

@@ -19,14 +19,17 @@ from tests.fakes.examples import tries
 RANKS, ITERATIONS = 4, 420
 
 
-def said_of(spikes: list[Spike], iterations: int = ITERATIONS, seed: int = 3) -> list[Finding]:
-    """What is said of a job whose level never moves."""
+def said_of(spikes: list[Spike], iterations: int = ITERATIONS, seed: int = 3, restarts: int = 0) -> list[Finding]:
+    """What is said of a job whose level never moves, by pipelines that go on from a snapshot of the one before."""
     spec = JobSpec(
         layout=Layout(dp=RANKS), ranks_per_host=RANKS, iterations=iterations, source=C10D_GLOO, seed=seed,
         faults=tuple(spikes),
     )  # fmt: skip
-    pipeline = Pipeline(Settings())
-    said = [out for event in simulate(spec).events() for out in pipeline.on_event(event) if isinstance(out, Finding)]
+    pipeline, said, events = Pipeline(Settings()), list[Finding](), list(simulate(spec).events())
+    for number, event in enumerate(events):
+        if restarts and number % (len(events) // restarts) == 0:
+            pipeline = Pipeline.restore(pipeline.snapshot(), Settings())
+        said += [out for out in pipeline.on_event(event) if isinstance(out, Finding)]
     return [finding for finding in said if finding.kind != "blind"]
 
 
@@ -56,6 +59,11 @@ def test_pauses_of_all_ranks_alike_name_nobody(seed: int) -> None:
     said = said_of(paused(seed, 0.04, tuple(range(RANKS))))
     assert said
     assert not any(finding.culprits for finding in said)
+
+
+def test_what_is_followed_goes_on_from_snapshots() -> None:
+    spikes = paused(1, 0.15, (1,), until=300)
+    assert said_of(spikes, restarts=9) == said_of(spikes) != []
 
 
 def test_who_was_named_stays_named_when_it_is_over() -> None:
