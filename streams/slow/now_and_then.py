@@ -197,6 +197,8 @@ def _may_be_chance(culprits: Sequence[int], slow: Sequence[IterationRecord], qui
 
     >>> _by_chance(5, 5, 1, 4) > MOST_BY_CHANCE, _by_chance(6, 6, 1, 4) > MOST_BY_CHANCE
     (True, False)
+    >>> _by_chance(9, 10, 1_000, 4_096)
+    1.0
     """
     if not all(record.sees_transfers for record in slow):
         return False
@@ -211,4 +213,8 @@ def _may_be_chance(culprits: Sequence[int], slow: Sequence[IterationRecord], qui
 def _by_chance(n_theirs: int, n: int, n_culprits: int, n_ranks: int) -> float:
     share = n_culprits / n_ranks
     tail = sum(math.comb(n, k) * share**k * (1 - share) ** (n - k) for k in range(n_theirs, n + 1))
-    return min(math.comb(n_ranks, n_culprits) * tail, 1.0)
+    if tail <= 0.0:
+        return 0.0
+    # Of a thousand ranks more sets can be chosen than a float can count.
+    choices = math.lgamma(n_ranks + 1) - math.lgamma(n_culprits + 1) - math.lgamma(n_ranks - n_culprits + 1)
+    return math.exp(min(choices + math.log(tail), 0.0))
