@@ -26,7 +26,7 @@ from streams.slow.attribution.attribute import attribute
 from streams.slow.attribution.crowds import weighed_by_crowd
 from streams.slow.attribution.observations import Observations
 from streams.slow.attribution.records import Float32Array, IterationRecord, level_of, mean_step_time_s
-from streams.slow.attribution.verdict import Attribution
+from streams.slow.attribution.verdict import Attribution, with_names
 from streams.slow.critical_path import Charges
 from streams.slow.thresholds import (
     CYCLES_ASKED,
@@ -209,13 +209,8 @@ class SlowCycles:
             min_change=self._min_change,
         )
         return replace(
-            finding,
+            with_names(finding, found, ranks),
             version=finding.version + 1,
-            verdict=found.verdict,
-            cause=found.cause,
-            culprits=found.culprits,
-            candidates=found.candidates,
-            victims=tuple(rank for rank in ranks if rank not in found.culprits) if found.culprits else (),
             pages=wakes and not found.may_be_the_machine,
             evidence=merged(finding.evidence, found.evidence),
             unseen=(*found.unseen, *observed.unseen),

@@ -26,7 +26,7 @@ from streams.slow.attribution.growth import is_of_others
 from streams.slow.attribution.observations import Observations
 from streams.slow.attribution.records import IterationRecord
 from streams.slow.attribution.shortages import weighed_by_shortages
-from streams.slow.attribution.verdict import Attribution
+from streams.slow.attribution.verdict import Attribution, with_names
 from streams.slow.episode import SlowEpisode, continued, joined
 from streams.slow.now_and_then import SlowNowAndThen
 from streams.slow.pace import Pace, newest, pace_s
@@ -305,13 +305,7 @@ class SlowSeries:
             min_change=self._min_change,
         )
         return replace(
-            finding,
-            verdict=found.verdict,
-            cause=found.cause,
-            culprits=found.culprits,
-            candidates=found.candidates,
-            victims=tuple(rank for rank in world if rank not in found.culprits) if found.culprits else (),
-            links=found.links,
+            with_names(finding, found, world),
             pages=found.kind == "slow" and wakes and not found.may_be_the_machine,
             evidence=(levels[0], *found.evidence, *levels[1:]),
             unseen=(*found.unseen, *observed.unseen),

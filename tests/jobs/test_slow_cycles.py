@@ -7,29 +7,17 @@ import random
 import pytest
 
 from pacehound.model.events import Finding
-from pacehound.model.topology import Layout
-from pacehound.settings import Settings
 from simulator.faults import Spike
-from simulator.job import JobSpec, simulate
-from simulator.source import C10D_GLOO
-from streams.pipeline import Pipeline
 from tests.fakes.evidence_words import words_of
 from tests.fakes.examples import tries
+from tests.fakes.spiked_job import RANKS, findings_of
 
-RANKS, PERIOD, ITERATIONS, ONSET, RELIEF = 4, 8, 1_000, 400, 720
+PERIOD, ITERATIONS, ONSET, RELIEF = 8, 1_000, 400, 720
 
 
 def said_of(spikes: list[Spike], seed: int = 3, restarts: int = 0) -> list[Finding]:
     """What is said of slow steps, by pipelines of which each goes on from a snapshot of the one before."""
-    spec = JobSpec(
-        layout=Layout(dp=RANKS), ranks_per_host=RANKS, iterations=ITERATIONS, source=C10D_GLOO, seed=seed,
-        faults=tuple(spikes),
-    )  # fmt: skip
-    pipeline, said, events = Pipeline(Settings()), list[Finding](), list(simulate(spec).events())
-    for number, event in enumerate(events):
-        if restarts and number % (len(events) // restarts) == 0:
-            pipeline = Pipeline.restore(pipeline.snapshot(), Settings())
-        said += [out for out in pipeline.on_event(event) if isinstance(out, Finding)]
+    said = findings_of(spikes, ITERATIONS, seed, restarts)
     return [finding for finding in said if finding.kind in ("slow", "intermittent") and finding.culprits]
 
 

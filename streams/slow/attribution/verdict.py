@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from pacehound.model.events import Cause
+from pacehound.model.events import Cause, Finding
 from pacehound.model.evidence import Evidence
 from streams.slow.thresholds import MAX_CULPRIT_SHARE, MAX_CULPRITS
 
@@ -30,6 +31,19 @@ class Attribution:
     short_of_processors: tuple[int, ...] = ()
     awaits_processors: bool = False
     may_be_the_machine: bool = False
+
+
+def with_names(finding: Finding, found: Attribution, ranks: Sequence[int]) -> Finding:
+    """The finding with this answer to whose delay it is; `ranks` are those of the job."""
+    return replace(
+        finding,
+        verdict=found.verdict,
+        cause=found.cause,
+        culprits=found.culprits,
+        candidates=found.candidates,
+        victims=tuple(rank for rank in ranks if rank not in found.culprits) if found.culprits else (),
+        links=found.links,
+    )
 
 
 def most_culprits(n_ranks: int) -> int:
