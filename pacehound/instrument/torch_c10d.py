@@ -48,6 +48,7 @@ class Instrument:
         self._c10d = c10d
         self._recorder = recorder
         self._markers = markers
+        markers.settle = self._settle
         self._groups: dict[str, tuple[WatchedGroup, weakref.ref[Any]]] = {}
         self._pending = Pending()
         self._worlds = 0
@@ -187,11 +188,15 @@ class Instrument:
         self._recorder.retire()
 
     def settle(self) -> None:
-        """What this thread issued from C++ has ended by now."""
+        """Write the ends of what is over by now."""
+        self._settle(time.monotonic_ns())
+
+    def _settle(self, now_ns: int) -> None:
         if self._recorder.native is not None:
-            self._recorder.native.settle()
+            self._recorder.native.settle(now_ns)
         else:
-            torch_waits.settle(threading.get_ident())
+            torch_waits.settle(threading.get_ident(), now_ns)
+            self._pending.end_what_is_over(now_ns)
 
     def _prepare(self) -> None:
         """What a process needs once, at its first group: most processes never come here."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -46,9 +47,22 @@ class Pending:
     """
 
     def __init__(self) -> None:
-        self._completions: set[int] = set()
-        self.add = self._completions.add  # one bytecode under the interpreter's lock: safe on any thread
-        self.discard = self._completions.discard
+        self._completions: dict[int, weakref.ref[_Completion]] = {}
+
+    def add(self, completion: _Completion) -> None:
+        """One bytecode under the interpreter's lock, as the next one: safe on any thread."""
+        self._completions[id(completion)] = weakref.ref(completion)
+
+    def discard(self, completion: int) -> None:
+        """By its id: it has been called and let go of."""
+        self._completions.pop(completion, None)
+
+    def end_what_is_over(self, now_ns: int) -> None:
+        """The ends of calls whose futures are done, and have not called back: they wait for the interpreter's lock."""
+        for kept in list(self._completions.values()):
+            completion = kept()
+            if completion is not None and completion.future.done():
+                completion.end(now_ns)
 
     def drain(self, timeout_s: float) -> bool:
         """Let other threads call what is due; False where some call has not ended in time."""
@@ -156,7 +170,7 @@ class CallHooks:
             except RuntimeError:
                 self._without_future.add(call.op)
             else:
-                completion = _Completion(self._recorder, self._group, call, self._pending)
+                completion = _Completion(self._recorder, self._group, call, future, self._pending)
                 future.add_done_callback(completion)
                 return
         torch_waits.expect(self._recorder, self._group, call)
@@ -223,29 +237,37 @@ class Tables:
 class _Completion:
     """What a future calls when its call has ended."""
 
-    __slots__ = ("_call", "_group", "_pending", "_recorder")
+    __slots__ = ("__weakref__", "_group", "_left", "_pending", "_recorder", "future")
 
-    def __init__(self, recorder: Recorder, group: WatchedGroup, call: Call, pending: Pending) -> None:
+    def __init__(self, recorder: Recorder, group: WatchedGroup, call: Call, future: Any, pending: Pending) -> None:
+        self.future = future  # which lets go of this object when it is done
         self._recorder = recorder
         self._group = group
-        self._call = call
+        self._left = [call]  # taken out by whoever writes its end
         self._pending = pending
-        pending.add(id(self))
+        pending.add(self)
 
     def __del__(self) -> None:
         # Not at the end of the call: the thread takes the interpreter's lock once more to let go of this object.
         self._pending.discard(id(self))
 
     def __call__(self, future: Any) -> None:
-        end_ns = time.monotonic_ns()
+        self.end(time.monotonic_ns())
+
+    def end(self, end_ns: int) -> None:
+        """The call is over, if nobody has said so yet."""
         if not self._recorder.is_on:
+            return
+        try:
+            call = self._left.pop()
+        except IndexError:
             return
         try:
             flags = 0
             try:
-                future.value()
+                self.future.value()
             except Exception:  # whatever ended the call; its waiter gets it
                 flags = layout.FAILED
-            self._group.complete(self._call, end_ns, flags)
+            self._group.complete(call, end_ns, flags)
         except Exception as error:
             self._recorder.fail("the completion of a call", error)

@@ -8,9 +8,10 @@ import os
 import threading
 import time
 import weakref
+from collections.abc import Callable
 from typing import Any
 
-from pacehound.instrument import layout, torch_waits
+from pacehound.instrument import layout
 from pacehound.instrument.recorder import Recorder
 from pacehound.trainer import own
 from pacehound.trainer.connecting import connected
@@ -27,7 +28,7 @@ class Markers:
     """Writes the markers of this process.
 
     `step` counts the optimizer steps before the marker, of the optimizer itself or, for the other markers, of the
-    first one.
+    first one. `settle` writes the ends of calls that are over when a step is.
     """
 
     def __init__(self, recorder: Recorder) -> None:
@@ -36,6 +37,7 @@ class Markers:
         self._ordinals: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._evaluating = False
         self._is_saving = False
+        self.settle: Callable[[int], None] = lambda now_ns: None
 
     def optimizer_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         """Torch's global hook after each step of any optimizer."""
@@ -44,10 +46,7 @@ class Markers:
         now_ns = time.monotonic_ns()
         try:
             self.evaluation(begins=False)
-            if self._recorder.native is not None:
-                self._recorder.native.settle()
-            else:
-                torch_waits.settle(threading.get_ident())
+            self.settle(now_ns)
             ordinal = self._ordinals.get(optimizer)
             if ordinal is None:
                 ordinal = self._ordinals[optimizer] = len(self._steps)

@@ -48,8 +48,8 @@ class _Open:
         self._group = group
         self._call = call
 
-    def end(self, flags: int = 0, waited_since_ns: int = 0) -> None:
-        end_ns = time.monotonic_ns()
+    def end(self, flags: int = 0, waited_since_ns: int = 0, end_ns: int = 0) -> None:
+        end_ns = end_ns or time.monotonic_ns()
         if not self._recorder.is_on:
             return
         call, start_ns, waited_ns = self._call, 0, end_ns - waited_since_ns
@@ -83,12 +83,12 @@ def expect(recorder: Recorder, group: WatchedGroup, call: Call) -> None:
     _expected[threading.get_ident()] = _Open(recorder, group, call)
 
 
-def settle(thread: int) -> None:
+def settle(thread: int, now_ns: int = 0) -> None:
     """The thread goes on to something else: what it issued from C++ before has ended by now."""
     if _expected:
         left = _expected.pop(thread, None)
         if left is not None:
-            left.end()
+            left.end(end_ns=now_ns)
 
 
 def forget() -> None:

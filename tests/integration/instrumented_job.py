@@ -114,7 +114,7 @@ def main() -> None:
         pass
     groups(rank)
     models(rank)
-    data_parallel(steps=5)
+    data_parallel(steps=25)
     # Over a store of its own: the keys of the first rendezvous are still in the old one, stale.
     again = os.path.join(sys.argv[1], "second-store")
     dist.barrier()

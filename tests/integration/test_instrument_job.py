@@ -186,11 +186,26 @@ def test_data_parallel_steps_leave_gradients_and_markers(seen: Seen) -> None:
     for rank in WORLD:
         markers = [ring_reader.marker(r) for r in seen.records if r.kind == MARKER and r.rank == rank]
         kinds = [(kind, step, ordinal) for _, step, kind, ordinal in sorted(markers)]
-        assert [k for k in kinds if k[0] == 0] == [(0, 0, 0), (0, 1, 0)] + [(0, step, 1) for step in range(5)]
+        assert [k for k in kinds if k[0] == 0] == [(0, 0, 0), (0, 1, 0)] + [(0, step, 1) for step in range(25)]
         assert [k[0] for k in kinds if k[0] != 0] == [3, 4, 1, 2], "evaluation, then a checkpoint"
     world = world_of(seen, 0)
     gradients = [c for key, c in seen.calls(LAUNCH).items() if key[0] == world and key[1] == 0 and c.count == 9]
-    assert len([c for c in gradients if OPS[c.op] == "all_reduce"]) == 5, "DDP's own all-reduces"
+    assert len([c for c in gradients if OPS[c.op] == "all_reduce"]) == 25, "DDP's own all-reduces"
+
+
+def test_what_a_step_has_waited_for_is_over_when_it_ends(seen: Seen) -> None:
+    """Though the thread that tells of it may come later: with few processors it does in every fifth step."""
+    world = world_of(seen, 0)
+    for rank in WORLD:
+        markers = [ring_reader.marker(r) for r in seen.records if r.kind == MARKER and r.rank == rank]
+        steps_ns = [time_ns for time_ns, _, kind, ordinal in sorted(markers) if (kind, ordinal) == (0, 1)]
+        gradients = [
+            call
+            for key, call in sorted(seen.calls(COMPLETE).items())
+            if key[:2] == (world, rank) and call.count == 9 and OPS[call.op] == "all_reduce"
+        ]
+        assert len(gradients) == len(steps_ns)
+        assert all(call.end_ns <= step_ns for call, step_ns in zip(gradients, steps_ns, strict=True))
 
 
 def test_ranks_leave_in_good_order(seen: Seen) -> None:

@@ -22,6 +22,7 @@
 #include <atomic>
 #include <cstdio>
 #include <cstring>
+#include <list>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -242,6 +243,7 @@ struct Call {
     ph_record record; /* its LAUNCH; the COMPLETE repeats it */
     c10::Device device{c10::kCPU};
     void* timed = nullptr; /* of hold.time */
+    bool is_over = false;  /* under awaited_lock() */
 };
 
 void* current_stream(c10::Device device) {
@@ -287,6 +289,65 @@ void end(const Call& call, uint8_t flags, uint64_t end_ns) {
 }
 
 void end(const Call& call, uint8_t flags) { end(call, flags, now_ns()); }
+
+/* Calls whose futures have still to call back. A future tells its waiter first: where processors are short, the script has
+ * ended its step before that thread gets one, so the end of a step looks here. */
+struct Awaited {
+    std::shared_ptr<Call> call;
+    c10::intrusive_ptr<c10::ivalue::Future> future;
+};
+std::mutex& awaited_lock() {
+    static std::mutex* the = new std::mutex;
+    return *the;
+}
+std::list<Awaited>& awaited() {
+    static std::list<Awaited>* the = new std::list<Awaited>;
+    return *the;
+}
+
+/* Each call has its end written once, by whoever takes it out. */
+bool is_taken_out(std::list<Awaited>::iterator at, const std::shared_ptr<Call>& call) {
+    std::lock_guard<std::mutex> guard(awaited_lock());
+    if (std::exchange(call->is_over, true)) return false;
+    awaited().erase(at);
+    return true;
+}
+
+void end_by_future(std::shared_ptr<Call> call, c10::intrusive_ptr<c10::ivalue::Future> future) {
+    std::list<Awaited>::iterator at;
+    {
+        std::lock_guard<std::mutex> guard(awaited_lock());
+        at = awaited().insert(awaited().end(), Awaited{call, future});
+    }
+    /* std::function wants something that can be copied. */
+    future->addCallback([call = std::move(call), at](c10::ivalue::Future& done) {
+        const uint64_t end_ns = now_ns();
+        try {
+            if (is_taken_out(at, call)) end(*call, done.hasError() ? PH_FAILED : 0, end_ns);
+        } catch (const std::exception& error) {
+            fail(error.what());
+        } catch (...) {
+            fail("the completion of a call");
+        }
+    });
+}
+
+/* What is over by now, if nobody has said so yet. */
+void end_what_is_over(uint64_t now) {
+    std::list<Awaited> over; /* let go of when the lock is: that may run code of the script's */
+    {
+        std::lock_guard<std::mutex> guard(awaited_lock());
+        for (auto at = awaited().begin(); at != awaited().end();) {
+            const auto next = std::next(at);
+            if (at->future->completed()) {
+                at->call->is_over = true;
+                over.splice(over.end(), awaited(), at);
+            }
+            at = next;
+        }
+    }
+    for (const auto& one : over) end(*one.call, one.future->hasError() ? PH_FAILED : 0, now);
+}
 
 /* Positions in OPS of pacehound/model/codes.py, by HookOpName; -1 is no call of a communicator. */
 int op_of(c10d::HookOpName name) {
@@ -406,16 +467,7 @@ void after(const c10d::PostHookArgs& args) {
             without_future.store(true);
         }
         if (future) {
-            /* std::function wants something that can be copied. */
-            future->addCallback([call = std::shared_ptr<Call>(std::move(call))](c10::ivalue::Future& done) {
-                try {
-                    end(*call, done.hasError() ? PH_FAILED : 0);
-                } catch (const std::exception& error) {
-                    fail(error.what());
-                } catch (...) {
-                    fail("the completion of a call");
-                }
-            });
+            end_by_future(std::move(call), std::move(future));
             return;
         }
     }
@@ -478,6 +530,8 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
         generation.fetch_add(1);
         is_on.store(false);
         new (&rings_lock()) std::mutex; /* whoever held it in the parent is not here */
+        new (&awaited_lock()) std::mutex;
+        new (&awaited()) std::list<Awaited>; /* the parent's, which goes on with them */
         rings().clear();
         idle().clear();
     });
@@ -508,9 +562,10 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
         write(record);
     });
     module.def("take_expected", &take_expected);
-    module.def("settle", [] {
-        guarded([] {
-            if (expected) end(*std::exchange(expected, nullptr), PH_END_BOUND);
+    module.def("settle", [](uint64_t now) {
+        guarded([now] {
+            if (expected) end(*std::exchange(expected, nullptr), PH_END_BOUND, now);
+            end_what_is_over(now);
         });
     });
     module.def("stop", [] { is_on.store(false); });
