@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
@@ -15,21 +14,16 @@ from streams.rounds.round_columns import TransferKey
 from streams.slow.attribution.attribute import attribute
 from streams.slow.attribution.crowds import weighed_by_crowd
 from streams.slow.attribution.observations import Observations
-from streams.slow.attribution.records import IterationRecord, columns_of, level_of
+from streams.slow.attribution.records import IterationRecord
+from streams.slow.long_iterations import MORE, lossy, may_be_chance, typical_s
 from streams.slow.pace import Pace, newest, pace_s
 from streams.slow.role import rhythm
 from streams.slow.thinned import Thinned
 from streams.slow.thresholds import (
-    ALIKE,
     BASELINE_ITERATIONS,
     BURST,
-    MOST_BY_CHANCE,
-    MOST_OF_LOSS,
     WORTH_SAYING,
 )
-
-MORE = 4
-"""They are asked about again when one in so many more have come (chosen: bounds the work)."""
 
 
 class SlowNowAndThen:
@@ -52,6 +46,11 @@ class SlowNowAndThen:
         """Something was said, and it is not over."""
         return self._finding is not None
 
+    @property
+    def culprits(self) -> tuple[int, ...]:
+        """Whose they are, where it is known."""
+        return () if self._finding is None else self._finding.culprits
+
     def stop(self) -> list[Finding]:
         """It cannot be followed further: what was said last."""
         finding, self._finding, self._before = self._finding, None, None
@@ -60,12 +59,16 @@ class SlowNowAndThen:
     def begins(
         self,
         finding: Finding,
+        known: Finding | None,
         records: Sequence[IterationRecord],
         numbers: Mapping[TransferKey, int],
         observed: Observations,
     ) -> Finding:
-        """They are told of for the first time, or again where they have become the rule and are so still."""
-        known = self._finding
+        """They are told of for the first time, or again where they have become the rule and are so still.
+
+        `known`: what was said of them while they came seldom.
+        """
+        known = self._finding or known
         if known is not None:
             version = known.version + 1
             finding = replace(finding, id=known.id, onset=known.onset, detected=known.detected, version=version)
@@ -73,6 +76,19 @@ class SlowNowAndThen:
         self._finding = self._asked(finding, records, numbers, observed)
         if known is not None and known.culprits and not self._finding.culprits:
             self._finding = replace(known, version=known.version + 1)  # who was named stays so
+        return self._finding
+
+    def named_by(self, seldom: Finding) -> Finding:
+        """Of the longest of them, which come seldom, it is known whose they are."""
+        assert self._finding is not None
+        self._finding = replace(
+            seldom,
+            id=self._finding.id,
+            version=self._finding.version + 1,
+            onset=self._finding.onset,
+            detected=self._finding.detected,
+            magnitude=max(self._finding.magnitude or 0.0, seldom.magnitude or 0.0),
+        )
         return self._finding
 
     def look_again(
@@ -85,7 +101,7 @@ class SlowNowAndThen:
         finding, began = self._finding, self._began
         if finding is None or began is None or self._before is not None:
             return []
-        if records[-1].step_time_s < self._slow_from_s or len(_slow(began, records)) < self._next_look:
+        if records[-1].step_time_s < self._slow_from_s or len(_since(began, records)) < self._next_look:
             return []
         asked = self._asked(began, records, numbers, observe())
         is_named = asked.culprits != () and finding.culprits == ()
@@ -136,7 +152,7 @@ class SlowNowAndThen:
         observed: Observations,
     ) -> Finding:
         """The finding with what these iterations tell, held against the others."""
-        slow, self._slow_from_s = _slow(finding, records), BURST * _typical_s(records)
+        slow, self._slow_from_s = _since(finding, records), BURST * typical_s(records)
         self._next_look = len(slow) + max(len(slow) // MORE, 1)
         quiet = [r for r in records if r.step_time_s < self._slow_from_s][-BASELINE_ITERATIONS:]
         finding = _with_loss(finding, records)
@@ -144,7 +160,7 @@ class SlowNowAndThen:
         world = records[-1].ranks.tolist()
         found = attribute(slow, quiet, numbers, observed, since_ns)
         found = weighed_by_crowd(found, world, since_ns, finding.magnitude or 0.0, observed)
-        if not found.culprits or _may_be_chance(found.culprits, slow, quiet):
+        if not found.culprits or may_be_chance(found.culprits, slow, quiet):
             return replace(finding, unseen=(*found.unseen, *observed.unseen))
         if found.culprits == (world[0],) and (work := rhythm(world[0], slow)) is not None:
             evidence = merged(finding.evidence, (work,))
@@ -160,61 +176,20 @@ class SlowNowAndThen:
         )
 
 
-def _typical_s(records: Sequence[IterationRecord]) -> float:
-    """What most iterations take."""
-    return float(np.median([record.step_time_s for record in records]))
-
-
-def _slow(finding: Finding, records: Sequence[IterationRecord]) -> list[IterationRecord]:
-    """The iterations in which most of the time was lost since it began; of such as are hardly longer there are many."""
+def _since(finding: Finding, records: Sequence[IterationRecord]) -> list[IterationRecord]:
+    """The iterations in which most of the time was lost since it began."""
     onset = (finding.onset.step if finding.onset is not None else None) or 0
-    typical_s = _typical_s(records)
-    longer = [r for r in records if r.step >= onset and r.step_time_s >= BURST * typical_s]
-    lost_s = np.sort([record.step_time_s - typical_s for record in longer])[::-1]
-    if not longer:
-        return []
-    least_s = float(lost_s[np.searchsorted(lost_s.cumsum(), MOST_OF_LOSS * lost_s.sum())])
-    return [record for record in longer if record.step_time_s - typical_s >= ALIKE * least_s]
+    return lossy(records, typical_s(records), onset)
 
 
 def _with_loss(finding: Finding, records: Sequence[IterationRecord]) -> Finding:
     """How many there have been since it began, and what they have cost; at first as it was told."""
     onset = (finding.onset.step if finding.onset is not None else None) or 0
     step_times_s = np.array([record.step_time_s for record in records if record.step >= onset])
-    typical_s = _typical_s(records)
-    is_slow = step_times_s >= BURST * typical_s
-    lost = float((step_times_s[is_slow] - typical_s).sum() / step_times_s.sum()) if len(step_times_s) else 0.0
+    usual_s = typical_s(records)
+    is_slow = step_times_s >= BURST * usual_s
+    lost = float((step_times_s[is_slow] - usual_s).sum() / step_times_s.sum()) if len(step_times_s) else 0.0
     if lost <= (finding.magnitude or 0.0):
         return finding
     told = Bursts(n=int((is_slow[1:] & ~is_slow[:-1]).sum() + is_slow[0]), since_step=onset, lost_share=lost)
     return replace(finding, magnitude=lost, evidence=merged(finding.evidence, (told,)))
-
-
-def _may_be_chance(culprits: Sequence[int], slow: Sequence[IterationRecord], quiet: Sequence[IterationRecord]) -> bool:
-    """Whether of ranks that pause now and then, all alike, some would have this part in so few slow stretches.
-
-    The probability that chance gives them as many as they have, or more, for any ranks that are as many (binomial).
-
-    >>> _by_chance(5, 5, 1, 4) > MOST_BY_CHANCE, _by_chance(6, 6, 1, 4) > MOST_BY_CHANCE
-    (True, False)
-    >>> _by_chance(9, 10, 1_000, 4_096)
-    1.0
-    """
-    if not all(record.sees_transfers for record in slow):
-        return False
-    ranks, steps = slow[-1].ranks, np.array([record.step for record in slow])
-    grown = np.nan_to_num(columns_of(slow, "own_ns", ranks) - level_of(quiet, "own_ns", ranks))
-    begins = np.flatnonzero(np.diff(steps, prepend=steps[0] - 2) > 1)  # one pause may be seen in several iterations
-    whose = ranks[np.argmax(np.add.reduceat(grown, begins), axis=1)]
-    n_theirs = int(np.isin(whose, culprits).sum())
-    return _by_chance(n_theirs, len(whose), len(culprits), len(ranks)) > MOST_BY_CHANCE
-
-
-def _by_chance(n_theirs: int, n: int, n_culprits: int, n_ranks: int) -> float:
-    share = n_culprits / n_ranks
-    tail = sum(math.comb(n, k) * share**k * (1 - share) ** (n - k) for k in range(n_theirs, n + 1))
-    if tail <= 0.0:
-        return 0.0
-    # Of a thousand ranks more sets can be chosen than a float can count.
-    choices = math.lgamma(n_ranks + 1) - math.lgamma(n_culprits + 1) - math.lgamma(n_ranks - n_culprits + 1)
-    return math.exp(min(choices + math.log(tail), 0.0))

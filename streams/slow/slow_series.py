@@ -28,8 +28,10 @@ from streams.slow.attribution.records import IterationRecord
 from streams.slow.attribution.shortages import weighed_by_shortages
 from streams.slow.attribution.verdict import Attribution, with_names
 from streams.slow.episode import SlowEpisode, continued, joined
+from streams.slow.long_iterations import lossy, typical_s
 from streams.slow.now_and_then import SlowNowAndThen
 from streams.slow.pace import Pace, newest, pace_s
+from streams.slow.seldom import SlowSeldom
 from streams.slow.thinned import Thinned
 from streams.slow.thresholds import (
     ATTRIBUTED_ITERATIONS,
@@ -59,6 +61,7 @@ class SlowSeries:
         self._earlier = earlier
         self._episode: SlowEpisode | None = None
         self._now_and_then = SlowNowAndThen(min_change)
+        self._seldom = SlowSeldom(job, attempt)
         self._excess_s = 0.0
 
     def _new_watch(self) -> StepWatch:
@@ -96,7 +99,8 @@ class SlowSeries:
     def stop(self) -> list[Finding]:
         """What goes on cannot be followed further: what was said of it last."""
         episode, self._episode = self._episode, None
-        return [*([] if episode is None else [episode.finding]), *self._now_and_then.stop()]
+        told = [] if episode is None else [episode.finding]
+        return [*told, *self._now_and_then.stop(), *self._seldom.stop()]
 
     def follow(
         self, record: IterationRecord, numbers: Mapping[TransferKey, int], observe: Callable[[], Observations]
@@ -113,6 +117,14 @@ class SlowSeries:
         if self._now_and_then.goes_on and not findings:
             events += self._now_and_then.even_again(self.records)
             events += self._now_and_then.look_again(self.records, numbers, observe)
+        if change is not None:
+            self._seldom.begin_anew()
+        elif self._episode is None and self._watch.baseline_s is not None:
+            asks = not findings and not self._now_and_then.culprits
+            said = self._seldom.follow(self.records, self._watch.baseline_s, numbers, observe, asks=asks)
+            if said and self._now_and_then.goes_on:
+                said = [self._now_and_then.named_by(*self._seldom.stop())]
+            events += said
         if change is None and not findings and self._episode is None:
             return events  # as nearly always
         observed = observe()
@@ -124,10 +136,14 @@ class SlowSeries:
             if finding.kind == "slow":
                 events += self._on_slow(finding, record, numbers, observed, change)
             elif finding.kind == "intermittent" and finding.relief is not None:
+                if self._now_and_then.culprits and self._seldom.goes_on(record.step):
+                    self._seldom.take(*self._now_and_then.stop())
+                    continue
                 has_episode = self._episode is not None
                 events.append(self._now_and_then.ends(finding, self._records, has_episode=has_episode))
             elif finding.kind == "intermittent":
-                events.append(self._now_and_then.begins(finding, self.records, numbers, observed))
+                known = next(iter(self._seldom.stop()), None)
+                events.append(self._now_and_then.begins(finding, known, self.records, numbers, observed))
             else:
                 events.append(finding)
         if not findings and self._episode is not None:
@@ -181,9 +197,13 @@ class SlowSeries:
 
     def _pace_before(self, onset_step: int) -> Pace | None:
         """The pace before a slowdown; slow steps now and then that came before it and lead up to it do not count."""
-        since = self._watch.intermittent_since
-        first = onset_step if since is None else min(onset_step, since)
+        first = self._led_up_to(onset_step)
         return Pace.of([r.step_time_s for r in self._records if r.step < first][-BASELINE_ITERATIONS:])
+
+    def _led_up_to(self, onset_step: int) -> int:
+        """Where the slow steps now and then began that go over into a slowdown, or it itself."""
+        steps = [onset_step, self._watch.intermittent_since, self._seldom.since_step]
+        return min(step for step in steps if step is not None)
 
     def _is_still_slow(self, relief: Instant) -> bool:
         """Whether the pace since what looks like the relief is still above what was before."""
@@ -316,12 +336,20 @@ class SlowSeries:
         """Compare the iterations since `onset_step` with the quiet ones before it."""
         first = next((r for r in self._records.recent if r.step >= onset_step), None)
         slow, quiet = self._compared(onset_step)
-        return attribute(slow, quiet, numbers, observed, 0 if first is None else first.time_ns)
+        since_ns = 0 if first is None else first.time_ns
+        found = attribute(slow, quiet, numbers, observed, since_ns)
+        known = self._now_and_then.culprits or self._seldom.culprits
+        if known and quiet and not (found.culprits or found.links):
+            # Each third iteration makes the job slow, and most are what they were: they go on to be of whom they were.
+            of_long = attribute(lossy(slow, typical_s(quiet)), quiet, numbers, observed, since_ns)
+            found = of_long if of_long.culprits == known else found
+        return found
 
     def _compared(self, onset_step: int) -> tuple[list[IterationRecord], list[IterationRecord]]:
         """The last slow iterations since a step, and the last quiet ones before it."""
         slow = [r for r in self._records.recent if r.step >= onset_step]
-        quiet = [r for r in self._records if r.step < onset_step]
+        first = self._led_up_to(onset_step)
+        quiet = [r for r in self._records if r.step < first]
         return _without_spikes(slow[-BASELINE_ITERATIONS:]), _without_spikes(quiet[-BASELINE_ITERATIONS:])
 
     def _changepoint(self, change: Change) -> Changepoint:

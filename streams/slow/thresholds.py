@@ -87,7 +87,7 @@ IMBALANCE_PERSISTENCE = 0.6
 MAX_NAMED_SHARE = 0.25
 """Where a larger share of the ranks hardly waits, they have more to do than the others (chosen)."""
 
-# The slowdown itself (slow_series.py, now_and_then.py, cycles.py, pace.py, role.py).
+# The slowdown itself (slow_series.py, now_and_then.py, long_iterations.py, seldom.py, cycles.py, pace.py, role.py).
 
 HISTORY_ITERATIONS = 300
 """Iterations kept: enough for a baseline before an onset and for the slow stretch since (chosen)."""
@@ -98,16 +98,18 @@ BASELINE_ITERATIONS = 100
 BURST = 1.15
 """An iteration of a burst takes at least so many times the median one (chosen)."""
 
-MOST_OF_LOSS = 0.8
+MOST_OF_LOSS = 0.5
 """Who makes iterations slow now and then is asked of those in which so much of what is lost is lost (chosen: there are
-many more in which jitter is, and their ranks are anybody)."""
+many more in which jitter is, and their ranks are anybody; of single pauses in a job with jitter four fifths took in
+some of it in three of six)."""
 
 ALIKE = 0.5
 """And of all that lose at least so large a part of what the least of these loses (chosen: a rhythm has no gap)."""
 
-MOST_BY_CHANCE = 1e-3
+MOST_BY_CHANCE = 1e-4
 """Likelier than that ranks that pause all alike have as large a part in the slow iterations as some have: they are not
-named (chosen: of four ranks the same one six times, of sixteen four times)."""
+named (chosen: of four ranks the same one eight times, of sixteen five times; it is asked ten times of so many as are
+kept, so that one job in a thousand at most that is slow by chance has a name in it)."""
 
 WORTH_SAYING = 2.0
 """What slow iterations cost is said again when it has grown so many times (chosen)."""
@@ -126,6 +128,34 @@ RHYTHM = 1.1
 
 LONGER_PART = 1.25
 """Who had so many times the own time of others before does in the long steps what they do not do (chosen)."""
+
+SELDOM_KEPT = 32
+"""Long iterations that are kept however far they lie apart (chosen: of two ranks the same one makes fourteen in a row
+before it is named)."""
+
+HARDLY = 8.0
+"""What loses so many times less than a new one is jitter beside it (chosen: pauses of one reason differ by less)."""
+
+SELDOM_LOSS = 0.01
+"""Share of the time that they cost together, at least (chosen, as in `level/bursts.py`)."""
+
+SELDOM_SIGMAS = 8.0
+"""Standard deviations of the last iterations by which one must be longer (chosen, as in `level/bursts.py`) ..."""
+
+NOISE_ITERATIONS = 64
+"""... of which there are so many (chosen, as in `level/bursts.py`)."""
+
+SELDOM_OVER = 5.0
+"""They are over when none has come for so many times their usual distance (derived: of pauses at random one distance
+in a hundred and fifty is as long)."""
+
+WHOLE_STEPS_SHARE = 0.6
+"""What comes after whole multiples of so many steps, by this share of its distances, is done by the script (chosen:
+pauses of another reason may come between, and by chance a fifth of distances of five steps and more are such)."""
+
+BEGINS_WITHIN = 2.0
+"""It was meant from the beginning on if the first came within so many distances of it (chosen: one may be hidden by the
+learning of the level)."""
 
 STRETCH = 16
 """Iterations of one stretch: a rhythm of up to so many has a slow one in each (chosen)."""

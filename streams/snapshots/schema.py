@@ -75,6 +75,7 @@ from streams.slow.now_and_then import SlowNowAndThen
 from streams.slow.pace import Pace
 from streams.slow.processors import ProcessorTracker, _Rates, _Reading
 from streams.slow.rates import RateTracker
+from streams.slow.seldom import SlowSeldom
 from streams.slow.slow_rounds import SlowRound, SlowRounds, _Kind
 from streams.slow.slow_series import SlowSeries
 from streams.slow.slow_watch import SlowWatch
@@ -84,7 +85,7 @@ from streams.snapshots.codec import StateCodec
 from streams.whatif.price_watch import PriceWatch
 from streams.whatif.straggling import PricedWindow, Straggling
 
-SCHEMA_VERSION = 14
+SCHEMA_VERSION = 15
 
 _PLAIN: dict[type, str] = {
     StageOne: "_lateness_ns _shared communicator is_closed _host _patience",
@@ -144,11 +145,12 @@ _PLAIN: dict[type, str] = {
     CallCodes: "_tokens _codes _kinds _sizes",
     HostClocks: "_poll_ns _host_of _compared _offsets",
     SlowWatch: ("_job _attempt _min_change _slow_rounds _replays _evidence _earlier _measured _series _cycles"),
-    SlowSeries: "_job _attempt _min_change _watch _records _earlier _episode _now_and_then _excess_s",
+    SlowSeries: "_job _attempt _min_change _watch _records _earlier _episode _now_and_then _seldom _excess_s",
     SlowCycles: (
         "_job _attempt _min_change _period _watch _part _cycles _typical_s _began _told _awaits _excess_s _before_s"
     ),
     SlowNowAndThen: "_min_change _began _finding _next_look _slow_from_s _before",
+    SlowSeldom: "_job _attempt _finding _last _apart _since_step _first_step _kept _n _next_look",
     MeasuredIterations: "numbers ranks marked _others _index",
     AlwaysSlowWatch: (
         "_job _attempt _min_change _min_duration_s _slow _n_iterations _next_look _began _episode _excess_s"

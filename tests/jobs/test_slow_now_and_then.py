@@ -34,11 +34,11 @@ def paused(seed: int, share: float, ranks: tuple[int, ...], until: int = ITERATI
 
 @pytest.mark.parametrize("seed", tries(2, deep=20))
 def test_a_rank_that_pauses_again_and_again_is_named_and_what_it_costs_grows_with_it(seed: int) -> None:
-    first, *later = said_of(paused(seed, 0.2, (2,)))
-    assert (first.kind, first.culprits) == ("intermittent", ())  # five may be chance
-    last = later[-1]
-    assert (last.id, last.kind, last.culprits, last.cause) == (first.id, "intermittent", (2,), "S1")
-    assert [finding.version for finding in later] == list(range(1, len(later) + 1))
+    said = said_of(paused(seed, 0.2, (2,)))
+    last = said[-1]
+    assert {finding.culprits for finding in said} <= {(), (2,)}  # of five it may be chance
+    assert (last.id, last.kind, last.culprits, last.cause) == (said[0].id, "intermittent", (2,), "S1")
+    assert [finding.version for finding in said] == list(range(len(said)))
     assert any("own time grew" in words for words in words_of(last))
 
 

@@ -123,15 +123,17 @@ class SlowerThanEarlier(Piece, frozen=True, kw_only=True, tag="slower_than_earli
 
 
 class Bursts(Piece, frozen=True, kw_only=True, tag="bursts"):
-    """Short stretches of slow steps without a rhythm."""
+    """Short stretches of slow steps, `every` so many steps where they come in a rhythm."""
 
     n: int
     since_step: int
     lost_share: float
+    every: int | None = None
 
     def _sentence(self) -> str:
+        how = f"every {self.every} steps" if self.every else "without a rhythm"
         return (
-            f"{self.n} times since step {self.since_step} one or a few steps took much longer, without a rhythm: "
+            f"{self.n} times since step {self.since_step} one or a few steps took much longer, {how}: "
             f"{self.lost_share:.1%} of the time is lost to them; the level in between has not moved"
         )
 

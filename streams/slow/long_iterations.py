@@ -1,0 +1,65 @@
+"""Iterations that are long now and then while most take what they took: which they are, and whether it is chance."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from streams.slow.attribution.records import IterationRecord, columns_of, level_of
+from streams.slow.thresholds import ALIKE, BURST, MOST_BY_CHANCE, MOST_OF_LOSS
+
+MORE = 4
+"""They are asked about again when one in so many more have come (chosen: bounds the work)."""
+
+
+def typical_s(records: Sequence[IterationRecord]) -> float:
+    """What most iterations take."""
+    return float(np.median([record.step_time_s for record in records]))
+
+
+def lossy(records: Sequence[IterationRecord], usual_s: float, since_step: int = 0) -> list[IterationRecord]:
+    """Those since a step in which most of the time was lost; of such as are hardly longer there are many."""
+    longer = [r for r in records if r.step >= since_step and r.step_time_s >= BURST * usual_s]
+    lost_s = np.sort([record.step_time_s - usual_s for record in longer])[::-1]
+    if not longer:
+        return []
+    least_s = float(lost_s[np.searchsorted(lost_s.cumsum(), MOST_OF_LOSS * lost_s.sum())])
+    return [record for record in longer if record.step_time_s - usual_s >= ALIKE * least_s]
+
+
+def stretches(records: Sequence[IterationRecord]) -> np.ndarray:
+    """Where each stretch of iterations in a row begins: one pause may be seen in several."""
+    steps = np.array([record.step for record in records])
+    begins: np.ndarray = np.flatnonzero(np.diff(steps, prepend=steps[0] - 2) > 1)
+    return begins
+
+
+def may_be_chance(culprits: Sequence[int], slow: Sequence[IterationRecord], quiet: Sequence[IterationRecord]) -> bool:
+    """Whether of ranks that pause now and then, all alike, some would have this part in so few slow stretches.
+
+    The probability that chance gives them as many as they have, or more, for any ranks that are as many (binomial).
+
+    >>> _by_chance(7, 7, 1, 4) > MOST_BY_CHANCE, _by_chance(8, 8, 1, 4) > MOST_BY_CHANCE
+    (True, False)
+    >>> _by_chance(9, 10, 1_000, 4_096)
+    1.0
+    """
+    if not all(record.sees_transfers for record in slow):
+        return False
+    ranks = slow[-1].ranks
+    grown = np.nan_to_num(columns_of(slow, "own_ns", ranks) - level_of(quiet, "own_ns", ranks))
+    whose = ranks[np.argmax(np.add.reduceat(grown, stretches(slow)), axis=1)]
+    n_theirs = int(np.isin(whose, culprits).sum())
+    return _by_chance(n_theirs, len(whose), len(culprits), len(ranks)) > MOST_BY_CHANCE
+
+
+def _by_chance(n_theirs: int, n: int, n_culprits: int, n_ranks: int) -> float:
+    share = n_culprits / n_ranks
+    tail = sum(math.comb(n, k) * share**k * (1 - share) ** (n - k) for k in range(n_theirs, n + 1))
+    if tail <= 0.0:
+        return 0.0
+    # Of a thousand ranks more sets can be chosen than a float can count.
+    choices = math.lgamma(n_ranks + 1) - math.lgamma(n_culprits + 1) - math.lgamma(n_ranks - n_culprits + 1)
+    return math.exp(min(choices + math.log(tail), 0.0))
