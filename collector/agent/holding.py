@@ -83,6 +83,7 @@ class Holder:
         self._folder = folder
         self._known: dict[int, _Held] = {}
         self.trap = 0
+        self._round = 0
         self.marks: list[Mark] = []
         self._trapped: list[_Held] = []
         self._why_so_short = ""
@@ -116,7 +117,7 @@ class Holder:
         if reasons:
             return reasons[0]
         self._trapped = [one for one in opened if isinstance(one, _Held)]
-        self.trap = what.trap
+        self.trap, self._round = what.trap, what.round
         self._lease_until_ns = now_ns + what.lease_ms * 1_000_000
         self._next_report_ns = 0
         timeout_ms = timeout_ms or UNTOLD_TIMEOUT_MS
@@ -206,11 +207,15 @@ class Holder:
         self.trap, self._trapped, self._said = 0, [], ()
 
     def _answer(self, held: _Held) -> RankAnswer:
+        launched = held.block.world_launched
         phase, why = held.block.answer(self.trap) if self.trap else (Phase.NONE, Why.NONE)
+        if self.trap and phase == Phase.NONE and launched > self._round:
+            # As it will say at its next call, if it comes to one: in the one it is in it waits for those that are held.
+            phase, why = Phase.REFUSED, Why.PASSED
         return RankAnswer(
             rank=held.process.rank,
             state=_STATES[phase],
-            launched=held.block.world_launched,
+            launched=launched,
             per_s=held.per_s,
             held_ns=held.block.arrived_ns if phase == Phase.HELD else 0,
             why=_WHY.get(why, "") + (self._why_so_short if why is Why.LIMIT else ""),

@@ -40,9 +40,9 @@ class Field:
         self.out = folder
 
     def begin(self) -> None:
-        """A new job, under a name of its own."""
+        """A new job, under a name of its own: others are killed beside it on the same hosts."""
         self._n_jobs += 1
-        self.hosts.job = f"killed-{self._n_jobs}"
+        self.hosts.job = f"killed-{self.hosts.folder.name}-{self._n_jobs}"
         self.hosts.runs.clear()
         self.out = self.hosts.folder / self.hosts.job
         self.out.mkdir()

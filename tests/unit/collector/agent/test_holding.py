@@ -37,3 +37,19 @@ def test_how_long_a_rank_may_be_held_is_said_before_and_where_it_was_shorter_tha
     assert held_s <= (now_ns - rank.held_since_ns) / SECOND_NS < held_s + 1
     holder.close()
     rank.close()
+
+
+def test_a_rank_that_has_passed_the_round_is_not_waited_for(tmp_path: Path) -> None:
+    """It waits itself, in the call after it, for those that stand still: an agent that was killed tells it too late."""
+    rank, holder, now_ns = SimulatedRank(tmp_path, 3), Holder(tmp_path), SECOND_NS
+    for _ in range(6):
+        rank.step(now_ns, may_launch=True)
+    assert holder.hold(Hold(trap=7, round=6, hold_ms=20_000, lease_ms=1_500), [rank.process], 600_000, now_ns) == ""
+    (answer,) = holder.answers(now_ns)
+    assert (answer.state, answer.launched) == ("running", 6)
+    assert holder.hold(Hold(trap=7, round=5, hold_ms=20_000, lease_ms=1_500), [rank.process], 600_000, now_ns) == ""
+    (answer,) = holder.step(frozenset({rank.process.pid}), now_ns)
+    assert (answer.state, answer.why) == ("refused", "it had passed the round")
+    assert not holder.is_holding
+    holder.close()
+    rank.close()
