@@ -46,12 +46,6 @@ def _names_of(kind: type) -> tuple[str, ...]:
     return tuple(name for name in _NAMES if name in fields_of_kind)
 
 
-def check_time(time_ns: int) -> None:
-    """That it is a 64-bit integer, or `InvalidEvent`: JSON has no largest number, what passes an event on has."""
-    if not -(1 << 63) <= time_ns < 1 << 63:
-        raise InvalidEvent(f"time_ns is {time_ns}, which is no 64-bit integer")
-
-
 def check_texts(name: str, body: bytes) -> None:
     """That no string of a JSON body is longer than anybody writes, or `InvalidEvent`.
 

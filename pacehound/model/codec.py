@@ -20,7 +20,7 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, LogsData, ResourceLo
 
 from pacehound.errors import InvalidEvent, MalformedMessage, RejectedMessage, UnknownSchema
 from pacehound.model import column_records, events
-from pacehound.model.believed import believed, check_texts, check_time
+from pacehound.model.believed import believed, check_texts
 from pacehound.model.column_records import set_attribute
 from pacehound.model.evidence import read_json
 from pacehound.model.finite import unfit_field
@@ -224,7 +224,6 @@ def decode_record(resource_logs: ResourceLogs, record: LogRecord) -> Event:
             if name != DEAD_LETTER_EVENT:  # which holds bytes, as a string
                 check_texts(name, body)
             event: Any = read_json(body, _JSON_EVENTS[name])
-            check_time(event.time_ns)
         else:
             resource = {kv.key: kv.value for kv in resource_logs.resource.attributes}
             event = column_records.READERS[name](resource, attributes, body)

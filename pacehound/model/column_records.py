@@ -17,7 +17,7 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 
 from pacehound.errors import InvalidEvent, MalformedMessage
 from pacehound.model.arrow_body import read_arrow, write_arrow
-from pacehound.model.believed import MAX_NAME_CHARS, MAX_TEXT_BYTES, check_texts, check_time
+from pacehound.model.believed import MAX_NAME_CHARS, MAX_TEXT_BYTES, check_texts
 from pacehound.model.calls import CALL_SCHEMA, CallBatch, Sees
 from pacehound.model.columns import numbers, values_of
 from pacehound.model.conclusions import Conclusions, ConclusionsHead, read_conclusions, rounds_table
@@ -163,10 +163,6 @@ def _read_flush(resource: Attributes, attributes: Attributes, body: bytes) -> Fl
     for name, values in names:
         if (longest := max(map(len, values), default=0)) > MAX_NAME_CHARS:
             raise InvalidEvent(f"a {name} has {longest} characters; at most {MAX_NAME_CHARS} are taken")
-    beat_ns = 0 if flush.heartbeat is None else flush.heartbeat.time_ns
-    times_ns = [beat_ns, *(one.time_ns for one in flush.said)]  # those of rows are 64-bit integers
-    check_time(min(times_ns))
-    check_time(max(times_ns))
     return flush
 
 

@@ -32,6 +32,7 @@ from pacehound.model.events import (
 )
 from pacehound.model.flushes import entries_of
 from pacehound.model.identity import event_id
+from pacehound.model.int64 import Int64
 from pacehound.model.rounds import Rounds
 from pacehound.model.spans import SpannedTopology, in_full, in_short
 
@@ -95,7 +96,7 @@ class Conclusions:
     """What follows from one message of `calls`, in order, all of one attempt of one job."""
 
     job: str
-    attempt: int
+    attempt: Int64
     said: tuple[Concluded, ...]
 
     def __post_init__(self) -> None:
@@ -118,9 +119,9 @@ class RoundsHead:
 
     communicator: str
     source: str
-    sees: int
-    ranks: tuple[int, ...]
-    n_rounds: int
+    sees: Int64
+    ranks: tuple[Int64, ...]
+    n_rounds: Int64
     is_pair: bool = False
     has_send_rate: bool = False
     has_recv_rate: bool = False
@@ -132,9 +133,9 @@ class PairsHead:
     """Of which pairs' digests the next `n_lines` lines of the table are, as in `RoundsHead`."""
 
     source: str
-    sees: int
+    sees: Int64
     communicators: tuple[str, ...]
-    n_lines: int
+    n_lines: Int64
     has_send_rate: bool = False
     has_recv_rate: bool = False
     has_algorithm: bool = False

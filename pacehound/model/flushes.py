@@ -23,6 +23,7 @@ from pacehound.model.events import MAX_WORLD_RANKS, HostVitals, Markers, Progres
 from pacehound.model.events.hosts import check_quiet
 from pacehound.model.finite import unfit_field
 from pacehound.model.identity import event_id
+from pacehound.model.int64 import Int64
 from pacehound.model.representative import MAX_ROWS, OWN, RepresentedRank, check_represented
 from pacehound.model.shards import shard_key
 from pacehound.model.spans import SpannedTopology, in_full, in_short
@@ -71,11 +72,11 @@ class CallPart:
 
     communicator: str
     source: str
-    ordinal: int
-    sees: int
-    n_rows: int
-    dropped: int = 0
-    within_ns: int = 0
+    ordinal: Int64
+    sees: Int64
+    n_rows: Int64
+    dropped: Int64 = 0
+    within_ns: Int64 = 0
     represented: tuple[RepresentedRank, ...] = ()
 
 
@@ -100,11 +101,11 @@ class Heartbeat:
 
     """
 
-    time_ns: int
+    time_ns: Int64
     communicators: tuple[str, ...]
-    quiet_ns: int = 0
+    quiet_ns: Int64 = 0
     is_of_processes: bool = False
-    behind_ns: int = 0
+    behind_ns: Int64 = 0
 
     def __post_init__(self) -> None:
         check_quiet(self.quiet_ns)
@@ -133,9 +134,9 @@ class Flush:
     """
 
     job: str
-    attempt: int
+    attempt: Int64
     host: str
-    shard: int
+    shard: Int64
     vitals: tuple[HostVitals, ...] = ()
     topologies: tuple[Topology, ...] = ()
     parts: tuple[CallPart, ...] = ()

@@ -122,7 +122,9 @@ def _large_troubles() -> Iterator[Poison]:
     yield Poison("a hundred thousand empty resources", 100_001 * b"\x0a\x00", "MalformedMessage")
     yield Poison("a hundred thousand empty scopes", _in_resource(100_001 * b"\x12\x00"), "MalformedMessage")
     late = _body_changed(told["Tick"], f'"time_ns":{START_NS}'.encode(), b'"time_ns":' + 30 * b"9")
-    yield Poison("a time that is no 64-bit integer", late, "InvalidEvent")
+    yield Poison("a time that is no 64-bit integer", late, "MalformedMessage")
+    far = _body_changed(told["Progress"], b'"last_launched":', b'"last_launched":' + 21 * b"9")
+    yield Poison("calls that are no 64-bit integer", far, "MalformedMessage")
 
 
 def _read(message: bytes) -> tuple[LogsData, LogRecord]:

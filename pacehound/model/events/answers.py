@@ -7,6 +7,7 @@ from typing import Literal
 
 from pacehound.model.events.stage_two import IncidentState
 from pacehound.model.identity import event_id
+from pacehound.model.int64 import Int64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,8 +33,8 @@ class Notification:
     """
 
     job: str
-    attempt: int
-    time_ns: int
+    attempt: Int64
+    time_ns: Int64
     incident: str
     state: IncidentState | Literal["acknowledged", "grouped", "ended"]
     idempotency_key: str
@@ -65,8 +66,8 @@ class Asked:
     """
 
     job: str
-    attempt: int
-    time_ns: int
+    attempt: Int64
+    time_ns: Int64
     incident: str
     decision: str
     outcome: Literal["told", "refused", "answered", "over"]
@@ -114,15 +115,15 @@ class SiteStep:
     step: Literal["decided", "drain", "stop", "start", "over"]
     restart: str = ""
     state: Literal["begins", "ended"] = "begins"
-    number: int = 0
-    status: int | None = None
+    number: Int64 = 0
+    status: Int64 | None = None
     by: str = ""
     where: str = ""
     host: str = ""
     without: tuple[str, ...] = ()
-    n_ranks: int = 0
+    n_ranks: Int64 = 0
     before_s: float | None = None
-    stopped_ns: int = 0
+    stopped_ns: Int64 = 0
     saved: str = ""
 
 
@@ -166,24 +167,24 @@ class Decision:
     """
 
     job: str
-    attempt: int
-    time_ns: int
+    attempt: Int64
+    time_ns: Int64
     incident: str
-    incident_version: int
+    incident_version: Int64
     mode: Literal["observe", "approve", "auto"]
     action: str
     reason: str
     price_s: float
     loss_s: float
-    aimed_at: tuple[int, ...] = ()
+    aimed_at: tuple[Int64, ...] = ()
     taken: bool = False
     is_last: bool = False
-    number: int = 0
+    number: Int64 = 0
     alternatives: tuple[str, ...] = ()
     limit: str = ""
     promised_gain: float | None = None
     seen_gain: float | None = None
-    until_ns: int = 0
+    until_ns: Int64 = 0
     asked: str = ""
     by: str = ""
     site: SiteStep | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from pacehound.model.identity import event_id
+from pacehound.model.int64 import Int64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -12,8 +13,8 @@ class Tick:
     """Time has reached `time_ns` and the stream was silent: only what stands in the log may close a silence."""
 
     job: str
-    attempt: int
-    time_ns: int
+    attempt: Int64
+    time_ns: Int64
     stream: str
 
     def identity(self) -> str:
@@ -36,16 +37,16 @@ class DeadLetter:
     """
 
     source_topic: str
-    partition: int
-    offset: int
-    time_ns: int
+    partition: Int64
+    offset: Int64
+    time_ns: Int64
     error: str
     reason: str
     payload: bytes = field(repr=False)
     job: str = ""
-    attempt: int = 0
+    attempt: Int64 = 0
     key: str = ""
-    replayed_ns: int = 0
+    replayed_ns: Int64 = 0
 
     def identity(self) -> str:
         """Names (topic, partition, offset)."""

@@ -9,6 +9,7 @@ import msgspec
 from pacehound.errors import InvalidEvent
 from pacehound.model.evenly_spaced import SHARED
 from pacehound.model.identity import event_id
+from pacehound.model.int64 import Int64
 
 NEVER = -1
 """The sequence number of a rank that has launched, or completed, nothing yet."""
@@ -51,16 +52,16 @@ class Topology:
     """
 
     job: str
-    attempt: int
-    time_ns: int
+    attempt: Int64
+    time_ns: Int64
     host: str
     communicator: str
     name: str
     is_world: bool
-    members: tuple[int, ...]
-    host_ranks: tuple[int, ...]
-    world_size: int
-    generation: int = 0
+    members: tuple[Int64, ...]
+    host_ranks: tuple[Int64, ...]
+    world_size: Int64
+    generation: Int64 = 0
     backend: str = ""
     timeout_s: float | None = None
 
@@ -119,14 +120,14 @@ class ChannelTransfers(_InPromise, frozen=True, kw_only=True):
 
     """
 
-    channel: int
-    send_count: int = -1
-    recv_count: int = -1
-    send_total: int = -1
-    recv_total: int = -1
+    channel: Int64
+    send_count: Int64 = -1
+    recv_count: Int64 = -1
+    send_total: Int64 = -1
+    recv_total: Int64 = -1
     send_rate: float | None = None
     recv_rate: float | None = None
-    still_since_ns: int = 0
+    still_since_ns: Int64 = 0
 
 
 class OpenCall(_InPromise, frozen=True, kw_only=True):
@@ -151,29 +152,29 @@ class OpenCall(_InPromise, frozen=True, kw_only=True):
 
     """
 
-    seq: int
+    seq: Int64
     op: str
-    count: int
+    count: Int64
     dtype: str
-    launch_ns: int
-    peer: int = -1
+    launch_ns: Int64
+    peer: Int64 = -1
     direction: str = "none"
     redop: str = "unknown"
     algorithm: str = ""
     protocol: str = ""
     has_started: bool | None = None
-    send_count: int = -1
-    recv_count: int = -1
+    send_count: Int64 = -1
+    recv_count: Int64 = -1
     channels: tuple[ChannelTransfers, ...] = ()
 
 
 class PairProgress(_InPromise, frozen=True, kw_only=True):
     """How far one rank is with its calls to (`send`) or from (`recv`) one peer, which are numbered apart."""
 
-    peer: int
+    peer: Int64
     direction: str
-    last_launched: int = NEVER
-    last_completed: int = NEVER
+    last_launched: Int64 = NEVER
+    last_completed: Int64 = NEVER
 
 
 class RankProgress(_InPromise, frozen=True, kw_only=True):
@@ -183,9 +184,9 @@ class RankProgress(_InPromise, frozen=True, kw_only=True):
     `open` holds the oldest calls alone; `pairs` may be empty where the source does not count point-to-point calls.
     """
 
-    rank: int
-    last_launched: int = NEVER
-    last_completed: int = NEVER
+    rank: Int64
+    last_launched: Int64 = NEVER
+    last_completed: Int64 = NEVER
     open: tuple[OpenCall, ...] = ()
     pairs: tuple[PairProgress, ...] = ()
 
@@ -206,9 +207,9 @@ class TransferEdge:
     """
 
     algorithm: str
-    channel: int
-    sender: int
-    receiver: int
+    channel: Int64
+    sender: Int64
+    receiver: Int64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,19 +241,19 @@ class Progress:
     """
 
     job: str
-    attempt: int
-    time_ns: int
+    attempt: Int64
+    time_ns: Int64
     host: str
     communicator: str
     ranks: tuple[RankProgress, ...]
     announced: tuple[str, ...] = ()
-    dropped_total: int = 0
+    dropped_total: Int64 = 0
     marks_iterations: bool = False
     sees_completion: bool = True
-    captured_total: int = 0
+    captured_total: Int64 = 0
     closed: bool = False
     edges: tuple[TransferEdge, ...] = ()
-    skipped_rounds: int = 0
+    skipped_rounds: Int64 = 0
 
     def identity(self) -> str:
         """Names (job, attempt, communicator, host, time)."""
@@ -268,13 +269,13 @@ class Markers:
     """
 
     job: str
-    attempt: int
+    attempt: Int64
     host: str
     communicator: str
-    ranks: tuple[int, ...]
+    ranks: tuple[Int64, ...]
     names: tuple[str, ...]
-    steps: tuple[int, ...]
-    times_ns: tuple[int, ...]
+    steps: tuple[Int64, ...]
+    times_ns: tuple[Int64, ...]
 
     def __post_init__(self) -> None:
         lengths = {len(self.ranks), len(self.names), len(self.steps), len(self.times_ns)}

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pacehound.model.identity import event_id
+from pacehound.model.int64 import Int64
 
 RankState = Literal["running", "armed", "held", "released", "refused", "absent"]
 
@@ -30,8 +31,8 @@ class Command:
     """
 
     job: str
-    attempt: int
-    time_ns: int
+    attempt: Int64
+    time_ns: Int64
     order: bytes
     key: str
     signature: bytes
@@ -60,12 +61,12 @@ class RankAnswer:
 
     """
 
-    rank: int
+    rank: Int64
     state: RankState
-    launched: int = 0
+    launched: Int64 = 0
     per_s: float = 0.0
-    held_ns: int = 0
-    hold_limit_ms: int = 0
+    held_ns: Int64 = 0
+    hold_limit_ms: Int64 = 0
     why: str = ""
 
 
@@ -93,15 +94,15 @@ class TrainerAnswer:
 
     """
 
-    rank: int
+    rank: Int64
     state: TrainerState
-    step: int = -1
+    step: Int64 = -1
     per_s: float = 0.0
-    agrees_every: int = 0
+    agrees_every: Int64 = 0
     why: str = ""
-    micro_batches: int = 0
-    replicas: int = 0
-    stages: int = 0
+    micro_batches: Int64 = 0
+    replicas: Int64 = 0
+    stages: Int64 = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,10 +125,10 @@ class RecoveryQuestion:
     """
 
     digest: str
-    survivors: tuple[int, ...]
-    ranks: tuple[int, ...]
+    survivors: tuple[Int64, ...]
+    ranks: tuple[Int64, ...]
     payload: str
-    within_ms: int
+    within_ms: Int64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,7 +148,7 @@ class JudgedRanks:
 
     """
 
-    ranks: tuple[int, ...]
+    ranks: tuple[Int64, ...]
     hosts: tuple[str, ...]
     verdict: Literal["culprit", "cleared", "unclear"]
     measured: str
@@ -197,22 +198,22 @@ class CommandResult:
     """
 
     job: str
-    attempt: int
-    time_ns: int
+    attempt: Int64
+    time_ns: Int64
     host: str
-    number: int
+    number: Int64
     order: str = ""
     what: str = ""
     incident: str = ""
     refused: Refused | Literal[""] = ""
     reason: str = ""
-    world_size: int = 0
-    trap: int = 0
+    world_size: Int64 = 0
+    trap: Int64 = 0
     ranks: tuple[RankAnswer, ...] = ()
-    ticket: int = 0
+    ticket: Int64 = 0
     trainers: tuple[TrainerAnswer, ...] = ()
     rendezvous: str = ""
-    ready: tuple[int, ...] = ()
+    ready: tuple[Int64, ...] = ()
     judged: tuple[JudgedRanks, ...] = ()
     failed: str = ""
     asked: RecoveryQuestion | None = None

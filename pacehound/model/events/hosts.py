@@ -8,6 +8,7 @@ from typing import Literal
 from pacehound.errors import InvalidEvent
 from pacehound.model.events.control import JudgedRanks
 from pacehound.model.identity import event_id
+from pacehound.model.int64 import Int64
 
 MAX_QUIET_NS = 600_000_000_000
 """Ten minutes: beyond that a host is silent, whatever it has said."""
@@ -35,12 +36,12 @@ class ProcessState:
 
     """
 
-    rank: int
-    pid: int
+    rank: Int64
+    pid: Int64
     state: RunState
-    since_ns: int
-    exit_code: int | None = None
-    signal: int | None = None
+    since_ns: Int64
+    exit_code: Int64 | None = None
+    signal: Int64 | None = None
     detail: str = ""
     unseen: tuple[str, ...] = ()
 
@@ -68,13 +69,13 @@ class HostSample:
     """
 
     job: str
-    attempt: int
-    time_ns: int
+    attempt: Int64
+    time_ns: Int64
     host: str
     processes: tuple[ProcessState, ...]
     closed: bool = False
     closed_why: str = ""
-    quiet_ns: int = 0
+    quiet_ns: Int64 = 0
 
     def __post_init__(self) -> None:
         check_quiet(self.quiet_ns)
@@ -108,16 +109,16 @@ class GpuReading:
     """
 
     uuid: str
-    index: int
+    index: Int64
     model: str = ""
-    ranks: tuple[int, ...] = ()
+    ranks: tuple[Int64, ...] = ()
     throttle_reasons: tuple[str, ...] = ()
-    sm_clock_mhz: int = 0
-    max_sm_clock_mhz: int = 0
-    temperature_c: int = 0
+    sm_clock_mhz: Int64 = 0
+    max_sm_clock_mhz: Int64 = 0
+    temperature_c: Int64 = 0
     power_w: float = 0.0
-    ecc_uncorrected: int = 0
-    xid: int = 0
+    ecc_uncorrected: Int64 = 0
+    xid: Int64 = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +130,7 @@ class NicReading:
 
     name: str
     state: str
-    errors: dict[str, int] = field(default_factory=dict)
+    errors: dict[str, Int64] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,18 +156,18 @@ class SocketReading:
 
     """
 
-    rank: int
-    pid: int
+    rank: Int64
+    pid: Int64
     local: str
     remote: str
-    acked_bytes: int = 0
-    received_bytes: int = 0
-    retransmitted_bytes: int = 0
-    busy_us: int = 0
-    unsent_bytes: int = 0
-    rtt_us: int = 0
-    min_rtt_us: int = 0
-    delivery_bytes_per_s: int = 0
+    acked_bytes: Int64 = 0
+    received_bytes: Int64 = 0
+    retransmitted_bytes: Int64 = 0
+    busy_us: Int64 = 0
+    unsent_bytes: Int64 = 0
+    rtt_us: Int64 = 0
+    min_rtt_us: Int64 = 0
+    delivery_bytes_per_s: Int64 = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,11 +185,11 @@ class RankProcessors:
 
     """
 
-    rank: int
-    pid: int
-    ran_ns: int = 0
-    waited_ns: int = 0
-    throttled_ns: int = 0
+    rank: Int64
+    pid: Int64
+    ran_ns: Int64 = 0
+    waited_ns: Int64 = 0
+    throttled_ns: Int64 = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,9 +205,9 @@ class HostProcessors:
 
     """
 
-    count: int
-    busy_ns: int = 0
-    stolen_ns: int = 0
+    count: Int64
+    busy_ns: Int64 = 0
+    stolen_ns: Int64 = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,10 +233,10 @@ class AgentCost:
     """
 
     cpu_cores: float = 0.0
-    resident_bytes: int = 0
+    resident_bytes: Int64 = 0
     flush_s: float = 0.0
-    dropped_calls: int = 0
-    told_by_others: int = 0
+    dropped_calls: Int64 = 0
+    told_by_others: Int64 = 0
     shim_ns_per_call: float = 0.0
 
 
@@ -247,15 +248,15 @@ class HostVitals:
     """
 
     job: str
-    attempt: int
-    time_ns: int
+    attempt: Int64
+    time_ns: Int64
     host: str
     gpus: tuple[GpuReading, ...] = ()
     nics: tuple[NicReading, ...] = ()
     sockets: tuple[SocketReading, ...] = ()
     processors: HostProcessors | None = None
     rank_processors: tuple[RankProcessors, ...] = ()
-    oom_kills: int = 0
+    oom_kills: Int64 = 0
     agent: AgentCost | None = None
 
     def identity(self) -> str:
@@ -281,8 +282,8 @@ class RankStack:
 
     """
 
-    rank: int
-    pid: int
+    rank: Int64
+    pid: Int64
     taken_by: Literal["py-spy", "proc"]
     frames: tuple[str, ...] = ()
     doing: StackState = "unknown"
@@ -307,8 +308,8 @@ class HostEvidence:
     """
 
     job: str
-    attempt: int
-    time_ns: int
+    attempt: Int64
+    time_ns: Int64
     host: str
     reason: str
     stacks: tuple[RankStack, ...] = ()

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pacehound.model.identity import event_id
+from pacehound.model.int64 import Int64
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -16,10 +17,10 @@ class CallSignature:
     """
 
     op: str
-    count: int = -1
+    count: Int64 = -1
     dtype: str = ""
     redop: str = ""
-    root: int = -1
+    root: Int64 = -1
     algorithm: str = ""
     protocol: str = ""
 
@@ -39,11 +40,11 @@ class SignatureMismatch:
     """
 
     job: str
-    attempt: int
-    time_ns: int
+    attempt: Int64
+    time_ns: Int64
     communicator: str
-    seq: int
-    called: tuple[tuple[int, CallSignature], ...]
+    seq: Int64
+    called: tuple[tuple[Int64, CallSignature], ...]
 
     def identity(self) -> str:
         """Names (job, attempt, communicator, seq, who is in it)."""
@@ -60,10 +61,10 @@ class Watermark:
     """
 
     job: str
-    attempt: int
-    time_ns: int
+    attempt: Int64
+    time_ns: Int64
     stream: str
-    behind_ns: int = 0
+    behind_ns: Int64 = 0
 
     def identity(self) -> str:
         """Names (job, attempt, stream, time)."""
@@ -90,12 +91,12 @@ class IterationSample:
     """
 
     job: str
-    attempt: int
-    time_ns: int
+    attempt: Int64
+    time_ns: Int64
     communicator: str
-    step: int
-    ranks: tuple[int, ...]
-    ends_ns: tuple[int, ...]
+    step: Int64
+    ranks: tuple[Int64, ...]
+    ends_ns: tuple[Int64, ...]
     step_time_s: float
     boundary: Literal["optimizer_step", "period"]
     planned: str = ""

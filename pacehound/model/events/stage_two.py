@@ -10,6 +10,7 @@ from typing import Any, Literal
 from pacehound.errors import InvalidEvent
 from pacehound.model.evidence import Evidence, merged
 from pacehound.model.identity import event_id
+from pacehound.model.int64 import Int64
 
 FindingKind = Literal["slow", "hang", "exit", "intermittent", "change", "planned", "blind"]
 VerdictWord = Literal["culprit", "suspected", "unknown"]
@@ -23,8 +24,8 @@ IncidentState = Literal["open", "relieved", "closed"]
 class Instant:
     """A moment of a job: its iteration, where one is known, and its event time."""
 
-    step: int | None
-    time_ns: int
+    step: Int64 | None
+    time_ns: Int64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +33,7 @@ class Changepoint:
     """A verified, lasting change of a series' level (onset of a slowdown, or its relief)."""
 
     job: str
-    attempt: int
+    attempt: Int64
     series: str
     at: Instant
     detected: Instant
@@ -60,10 +61,10 @@ class GroupOutlier:
     """A communicator whose transfers take more than 1.1 x the median of its peers (Falcon 4.3)."""
 
     job: str
-    attempt: int
-    time_ns: int
+    attempt: Int64
+    time_ns: Int64
     communicator: str
-    peers: int
+    peers: Int64
     transfer_s: float
     median_s: float
 
@@ -79,13 +80,13 @@ class LearntRounds:
     """
 
     job: str
-    attempt: int
-    time_ns: int
+    attempt: Int64
+    time_ns: Int64
     op: str
-    size_bytes: int
+    size_bytes: Int64
     source: str
-    n_ranks: int
-    n_hosts: int
+    n_ranks: Int64
+    n_hosts: Int64
     host_kind: str
     longest_s: float
 
@@ -119,14 +120,14 @@ class Finding:
 
     id: str
     job: str
-    attempt: int
+    attempt: Int64
     kind: FindingKind
     verdict: VerdictWord
     cause: Cause | None
-    culprits: tuple[int, ...] = ()
-    candidates: tuple[int, ...] = ()
-    victims: tuple[int, ...] = ()
-    links: tuple[tuple[int, int], ...] = ()
+    culprits: tuple[Int64, ...] = ()
+    candidates: tuple[Int64, ...] = ()
+    victims: tuple[Int64, ...] = ()
+    links: tuple[tuple[Int64, Int64], ...] = ()
     onset: Instant | None = None
     detected: Instant | None = None
     relief: Instant | None = None
@@ -136,7 +137,7 @@ class Finding:
     evidence: tuple[Evidence, ...] = ()
     unseen: tuple[str, ...] = ()
     source: str = ""
-    version: int = 0
+    version: Int64 = 0
 
     def __post_init__(self) -> None:
         if self.verdict == "unknown" and self.culprits:
@@ -182,7 +183,7 @@ class FixPrice:
 
     what: FixKind
     name: str
-    ranks: tuple[int, ...]
+    ranks: tuple[Int64, ...]
     step_time_s: float
     gain: float
 
@@ -211,12 +212,12 @@ class WhatIfPrice:
     """
 
     job: str
-    attempt: int
-    time_ns: int
-    first_step: int
-    last_step: int
-    n_steps: int
-    ranks: int
+    attempt: Int64
+    time_ns: Int64
+    first_step: Int64
+    last_step: Int64
+    n_steps: Int64
+    ranks: Int64
     recorded_s: float
     original_s: float
     ideal_s: float
@@ -239,7 +240,7 @@ class Cost:
     """
 
     excess_s: float = 0.0
-    ranks: int = 0
+    ranks: Int64 = 0
     gpu_hours: float = 0.0
     what_if: WhatIfPrice | None = None
 
@@ -252,13 +253,13 @@ class Incident:
     """
 
     id: str
-    version: int
+    version: Int64
     job: str
-    attempt: int
-    time_ns: int
+    attempt: Int64
+    time_ns: Int64
     state: IncidentState
-    opened_ns: int
-    closed_ns: int | None = None
+    opened_ns: Int64
+    closed_ns: Int64 | None = None
     closed_why: str | None = None
     findings: tuple[Finding, ...] = ()
     cost: Cost = field(default_factory=Cost)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pacehound.model.identity import event_id
+from pacehound.model.int64 import Int64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LevelChange:
     """The level of the iteration time changed at `step` by `log_ratio` (0.18 is 20 % slower)."""
 
-    step: int
+    step: Int64
     log_ratio: float
 
 
@@ -35,11 +36,11 @@ class EarlierRun:
     """
 
     name: str
-    last_step: int
+    last_step: Int64
     changes: tuple[LevelChange, ...]
     step_time_s: float = 0.0
-    world_size: int = 0
-    hosts: int = 0
+    world_size: Int64 = 0
+    hosts: Int64 = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,10 +63,10 @@ class UsualRounds:
     """
 
     op: str
-    size_bytes: int
+    size_bytes: Int64
     source: str
-    n_ranks: int
-    n_hosts: int
+    n_ranks: Int64
+    n_hosts: Int64
     host_kind: str
     longest_s: float
 
@@ -75,8 +76,8 @@ class JobHistory:
     """What earlier runs of a job and of the fleet did, as the store remembers it; said once, when a run begins."""
 
     job: str
-    attempt: int
-    time_ns: int
+    attempt: Int64
+    time_ns: Int64
     runs: tuple[EarlierRun, ...]
     usual: tuple[UsualRounds, ...] = ()
 

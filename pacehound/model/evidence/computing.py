@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from pacehound.model.evidence.piece import OfRanks, Piece
+from pacehound.model.int64 import Int64
 
 
 class OwnTimeGrew(Piece, frozen=True, kw_only=True, tag="own_time_grew"):
@@ -13,11 +14,11 @@ class OwnTimeGrew(Piece, frozen=True, kw_only=True, tag="own_time_grew"):
     `rank_s` is the growth of each culprit and of some peers by rank (`compared`), `spread_s` that of the peers'.
     """
 
-    ranks: tuple[int, ...]
+    ranks: tuple[Int64, ...]
     own_s: float
     peers_s: float
     iteration_s: float
-    rank_s: tuple[tuple[int, float], ...] = ()
+    rank_s: tuple[tuple[Int64, float], ...] = ()
     spread_s: float = 0.0
 
     ABOUT: ClassVar = ("ranks",)
@@ -37,13 +38,13 @@ class OwnTimeApart(Piece, frozen=True, kw_only=True, tag="own_time_apart"):
     own times and not their growth.
     """
 
-    ranks: tuple[int, ...]
+    ranks: tuple[Int64, ...]
     own_s: float
     peers_s: float
-    n_peers: int
+    n_peers: Int64
     spread_s: float
     hosts: tuple[str, ...] = ()
-    rank_s: tuple[tuple[int, float], ...] = ()
+    rank_s: tuple[tuple[Int64, float], ...] = ()
 
     ABOUT: ClassVar = ("ranks",)
 
@@ -63,9 +64,9 @@ class OwnTimeApart(Piece, frozen=True, kw_only=True, tag="own_time_apart"):
 class OnPath(Piece, frozen=True, kw_only=True, tag="on_path"):
     """In how many iterations (slow ones, or all of them) some of these ranks were on the critical path."""
 
-    ranks: tuple[int, ...]
-    n_on_path: int
-    n_iterations: int
+    ranks: tuple[Int64, ...]
+    n_on_path: Int64
+    n_iterations: Int64
     of: Literal["slow", "all"] = "slow"
 
     ABOUT: ClassVar = ("ranks",)
@@ -82,9 +83,9 @@ class NobodyApart(Piece, frozen=True, kw_only=True, tag="nobody_apart"):
     """
 
     growth: Literal["wanders", "is spread", "follows bytes", "is work", "is of other links", "is of many ranks"]
-    n_ranks: int = 0
-    of: int = 0
-    n_iterations: int = 0
+    n_ranks: Int64 = 0
+    of: Int64 = 0
+    n_iterations: Int64 = 0
 
     def _sentence(self) -> str:
         return {
@@ -114,7 +115,7 @@ class LaunchesLater(OfRanks, frozen=True, kw_only=True, tag="launches_later"):
 class WorkForAll(Piece, frozen=True, kw_only=True, tag="work_for_all"):
     """What one rank does for all, in a rhythm of steps or of seconds."""
 
-    rank: int
+    rank: Int64
     every: float
     unit: Literal["steps", "s"]
 
@@ -126,7 +127,7 @@ class WorkForAll(Piece, frozen=True, kw_only=True, tag="work_for_all"):
 class OthersWait(OfRanks, frozen=True, kw_only=True, tag="others_wait"):
     """For whom the others wait in a stretch of calls: shares of the time, of a typical rank and of the named ones."""
 
-    n_rounds: int
+    n_rounds: Int64
     waiting_share: float
     own_share: float
 

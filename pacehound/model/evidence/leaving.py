@@ -6,16 +6,17 @@ from typing import ClassVar
 
 from pacehound.model.evidence.phrases import n_ranks_words, signal_name
 from pacehound.model.evidence.piece import OfRanks, Piece
+from pacehound.model.int64 import Int64
 
 
 class Process(Piece, frozen=True, kw_only=True, tag="process"):
     """The process of a rank: stopped, running, or how it ended."""
 
-    rank: int
-    pid: int
+    rank: Int64
+    pid: Int64
     state: str
-    exit_code: int | None = None
-    signal: int | None = None
+    exit_code: Int64 | None = None
+    signal: Int64 | None = None
     detail: str = ""
 
     ABOUT: ClassVar = ("rank",)
@@ -37,13 +38,13 @@ class Process(Piece, frozen=True, kw_only=True, tag="process"):
 class Left(Piece, frozen=True, kw_only=True, tag="left"):
     """A rank that left before the others, one of `n_first`, and how; or so long after the first one (`after_s`)."""
 
-    rank: int
-    pid: int
-    exit_code: int | None = None
-    signal: int | None = None
+    rank: Int64
+    pid: Int64
+    exit_code: Int64 | None = None
+    signal: Int64 | None = None
     detail: str = ""
     after_s: float | None = None
-    n_first: int = 1
+    n_first: Int64 = 1
 
     ABOUT: ClassVar = ("rank",)
 
@@ -67,11 +68,11 @@ class EndedFromOutside(Piece, frozen=True, kw_only=True, tag="ended_from_outside
     All ranks were killed within a time; or one was asked to end so long before, by a signal: the launcher did both.
     """
 
-    n_ranks: int = 0
+    n_ranks: Int64 = 0
     within_s: float = 0.0
-    first_rank: int | None = None
+    first_rank: Int64 | None = None
     before_s: float = 0.0
-    signal: int = 0
+    signal: Int64 = 0
 
     def _sentence(self) -> str:
         if self.first_rank is None:
@@ -111,12 +112,12 @@ class JobShape(Piece, frozen=True, kw_only=True, tag="job_shape"):
     is not known. `is_sharded`: parameters are gathered in each step, so ranks hold what no other has.
     """
 
-    dp: int
-    pp: int
-    tp: int
-    stage_stride: int
-    micro_batches: int
-    gradient_bytes: int
+    dp: Int64
+    pp: Int64
+    tp: Int64
+    stage_stride: Int64
+    micro_batches: Int64
+    gradient_bytes: Int64
     step_time_s: float
     is_sharded: bool = False
 
@@ -138,12 +139,12 @@ class Joined(Piece, frozen=True, kw_only=True, tag="joined"):
 
     back: tuple[str, ...] = ()
     new: tuple[str, ...] = ()
-    n_ranks: int
-    n_now: int
-    n_before: int
-    at_ns: int
-    dp: int = 0
-    pp: int = 0
+    n_ranks: Int64
+    n_now: Int64
+    n_before: Int64
+    at_ns: Int64
+    dp: Int64 = 0
+    pp: Int64 = 0
 
     def _sentence(self) -> str:
         told = [f"{', '.join(self.back)} {'are' if len(self.back) > 1 else 'is'} heard again"] if self.back else []

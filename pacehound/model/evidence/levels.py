@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 
 from pacehound.model.evidence.phrases import level_in_words, ranks_words
 from pacehound.model.evidence.piece import OfRanks, Piece
+from pacehound.model.int64 import Int64
 from pacehound.model.short_job import not_judged
 
 Trend = Literal["", "slower still", "less slow", "it is not over"]
@@ -17,7 +18,7 @@ class Level(Piece, frozen=True, kw_only=True, tag="level"):
 
     before_s: float
     after_s: float
-    since_step: int
+    since_step: Int64
     trend: Trend = ""
     runs: tuple[str, ...] = ()
 
@@ -34,10 +35,10 @@ class Level(Piece, frozen=True, kw_only=True, tag="level"):
 class CycleLevel(Piece, frozen=True, kw_only=True, tag="cycle_level"):
     """What a step takes on average over whole cycles of so many, now and before; single ones take what they took."""
 
-    period: int
+    period: Int64
     before_s: float
     after_s: float
-    since_step: int
+    since_step: Int64
 
     ABOUT: ClassVar = ("since_step",)
 
@@ -55,7 +56,7 @@ class Relieved(Piece, frozen=True, kw_only=True, tag="relieved"):
 
     after_s: float
     measure: Literal["level", "average", "as before", "as earlier attempts"]
-    since_step: int | None = None
+    since_step: Int64 | None = None
 
     def _sentence(self) -> str:
         if self.measure == "as before":
@@ -86,7 +87,7 @@ class SingleSlow(Piece, frozen=True, kw_only=True, tag="single_slow"):
 
     now_s: float
     before_s: float
-    since_step: int | None = None
+    since_step: Int64 | None = None
 
     def _sentence(self) -> str:
         now, before = level_in_words(self.now_s), level_in_words(self.before_s)
@@ -125,10 +126,10 @@ class SlowerThanEarlier(Piece, frozen=True, kw_only=True, tag="slower_than_earli
 class Bursts(Piece, frozen=True, kw_only=True, tag="bursts"):
     """Short stretches of slow steps, `every` so many steps where they come in a rhythm."""
 
-    n: int
-    since_step: int
+    n: Int64
+    since_step: Int64
     lost_share: float
-    every: int | None = None
+    every: Int64 | None = None
 
     def _sentence(self) -> str:
         how = f"every {self.every} steps" if self.every else "without a rhythm"
@@ -141,8 +142,8 @@ class Bursts(Piece, frozen=True, kw_only=True, tag="bursts"):
 class BurstsOver(Piece, frozen=True, kw_only=True, tag="bursts_over"):
     """Why they count no longer: none came, or they come every `period` rows."""
 
-    last_step: int
-    period: int | None = None
+    last_step: Int64
+    period: Int64 | None = None
 
     def _sentence(self) -> str:
         if self.period:
@@ -156,8 +157,8 @@ class Recurring(Piece, frozen=True, kw_only=True, tag="recurring"):
     With a period of two the ratio is that of the two; without any `n_slow` only the period is known.
     """
 
-    period: int
-    n_slow: int = 0
+    period: Int64
+    n_slow: Int64 = 0
     ratio: float = 0.0
 
     def _sentence(self) -> str:
@@ -176,9 +177,9 @@ class Recurring(Piece, frozen=True, kw_only=True, tag="recurring"):
 class LongSteps(Piece, frozen=True, kw_only=True, tag="long_steps"):
     """Single steps of a log that took very long, each with its seconds."""
 
-    steps: tuple[tuple[int, float], ...]
+    steps: tuple[tuple[Int64, float], ...]
     usual_s: float
-    lost_percent: int
+    lost_percent: Int64
 
     def _sentence(self) -> str:
         n = len(self.steps)
@@ -192,7 +193,7 @@ class LongSteps(Piece, frozen=True, kw_only=True, tag="long_steps"):
 class ManyShort(Piece, frozen=True, kw_only=True, tag="many_short"):
     """Slowdowns too short to be told one by one: of the last ten minutes, or with `share` of the whole job."""
 
-    n: int
+    n: Int64
     lost_s: float
     share: float | None = None
 
@@ -231,7 +232,7 @@ class WorkChanged(Piece, frozen=True, kw_only=True, tag="work_changed"):
 class TooShort(Piece, frozen=True, kw_only=True, tag="too_short"):
     """A job had too few iterations for a slowdown to be found; none where no iteration was recognised."""
 
-    n_iterations: int
+    n_iterations: Int64
 
     def _sentence(self) -> str:
         return not_judged(self.n_iterations)
@@ -240,9 +241,9 @@ class TooShort(Piece, frozen=True, kw_only=True, tag="too_short"):
 class InStepTimes(Piece, frozen=True, kw_only=True, tag="in_step_times"):
     """In the step times of which ranks it shows: in `n_in` of `n_logs`; `is_alone` where the others are known well."""
 
-    ranks: tuple[int, ...]
-    n_in: int
-    n_logs: int
+    ranks: tuple[Int64, ...]
+    n_in: Int64
+    n_logs: Int64
     is_alone: bool = False
 
     def _sentence(self) -> str:

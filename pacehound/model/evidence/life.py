@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from pacehound.model.evidence.piece import Piece
+from pacehound.model.int64 import Int64
 
 OverWhy = Literal[
     "iterations changed", "no more short ones", "as fast as peers", "one job of the name", "heard", "calls seen"
@@ -43,7 +44,7 @@ class GivenUp(Piece, frozen=True, kw_only=True, tag="given_up"):
 class Episode(Piece, frozen=True, kw_only=True, tag="episode"):
     """The finding is not the first of its incident."""
 
-    number: int
+    number: Int64
     lost_before_s: float
 
     def _sentence(self) -> str:

@@ -8,6 +8,7 @@ import msgspec
 
 from pacehound.model.evidence.phrases import first_frames
 from pacehound.model.evidence.piece import Piece
+from pacehound.model.int64 import Int64
 
 MOST_FRAMES = 16
 """Of a stack, the innermost ones; sentences show six."""
@@ -20,7 +21,7 @@ class LacksProcessor(Piece, frozen=True, kw_only=True, tag="lacks_processor"):
     time in which it wants a processor and has one.
     """
 
-    rank: int
+    rank: Int64
     host: str
     cause: Literal["quota", "hypervisor", "other work"]
     now: float
@@ -70,7 +71,7 @@ class Crowded(Piece, frozen=True, kw_only=True, tag="crowded"):
 class More(Piece, frozen=True, kw_only=True, tag="more"):
     """Pieces that were left out for their number."""
 
-    n: int
+    n: Int64
     are_alike: bool = False
 
     def _sentence(self) -> str:
@@ -83,10 +84,10 @@ class Gpu(Piece, frozen=True, kw_only=True, tag="gpu"):
     `others` is the median clock of the other GPUs; `has_failed` where it ends the work on it.
     """
 
-    rank: int
+    rank: Int64
     name: str
     problem: Literal["throttles", "clock", "errors", "xid", "hot"]
-    value: int = 0
+    value: Int64 = 0
     others: float = 0.0
     reasons: tuple[str, ...] = ()
     has_failed: bool = False
@@ -110,15 +111,15 @@ class Gpu(Piece, frozen=True, kw_only=True, tag="gpu"):
 class Where(Piece, frozen=True, kw_only=True, tag="where"):
     """Where a rank runs: its host, process and GPU, and what the GPU says of itself; what is not known is `None`."""
 
-    rank: int
+    rank: Int64
     host: str | None = None
-    pid: int | None = None
-    gpu_index: int | None = None
+    pid: Int64 | None = None
+    gpu_index: Int64 | None = None
     gpu_uuid: str = ""
     throttle_reasons: tuple[str, ...] = ()
-    sm_clock_mhz: int = 0
-    temperature_c: int = 0
-    xid: int = 0
+    sm_clock_mhz: Int64 = 0
+    temperature_c: Int64 = 0
+    xid: Int64 = 0
 
     ABOUT: ClassVar = ("rank",)
 
@@ -141,7 +142,7 @@ class Measured(Piece, frozen=True, kw_only=True, tag="measured"):
     `ratio` is its time to that of its peers for what says most of it; `None` where that cannot be told.
     """
 
-    ranks: tuple[int, ...]
+    ranks: tuple[Int64, ...]
     verdict: Literal["culprit", "cleared", "unclear"]
     measured: str
     ratio: float | None
@@ -158,8 +159,8 @@ class Measured(Piece, frozen=True, kw_only=True, tag="measured"):
 class NobodySlow(Piece, frozen=True, kw_only=True, tag="nobody_slow"):
     """A validation measured so many ranks and links, and has proven nothing slow."""
 
-    n_measured: int
-    n_cleared: int
+    n_measured: Int64
+    n_cleared: Int64
 
     def _sentence(self) -> str:
         return (
@@ -177,7 +178,7 @@ class Stack(Piece, frozen=True, kw_only=True, tag="stack"):
     `shown_as`: it is outside of any call, busy with something for all, named by the finding, or healthy.
     """
 
-    rank: int
+    rank: Int64
     doing: str
     taken_by: str
     frames: tuple[str, ...]
@@ -211,7 +212,7 @@ class KilledForMemory(Piece, frozen=True, kw_only=True, tag="killed_for_memory")
     """Processes that the kernel of a host has killed for want of memory."""
 
     host: str
-    n: int
+    n: Int64
 
     ABOUT: ClassVar = ("host",)
 
@@ -225,7 +226,7 @@ class NetworkCard(Piece, frozen=True, kw_only=True, tag="network_card"):
     host: str
     name: str
     state: str
-    errors: tuple[tuple[str, int], ...] = ()
+    errors: tuple[tuple[str, Int64], ...] = ()
 
     ABOUT: ClassVar = ("host", "name")
 
@@ -294,8 +295,8 @@ class UnseenLibrary(Piece, frozen=True, kw_only=True, tag="unseen_library"):
 class TwoProcesses(Piece, frozen=True, kw_only=True, tag="two_processes"):
     """A rank that is several processes at once: the pid and host of the first two, and how long both are alive."""
 
-    rank: int
-    processes: tuple[tuple[int, str], ...]
+    rank: Int64
+    processes: tuple[tuple[Int64, str], ...]
     both_alive_s: float
 
     ABOUT: ClassVar = ("rank",)

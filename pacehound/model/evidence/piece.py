@@ -11,6 +11,8 @@ from typing import ClassVar
 
 import msgspec
 
+from pacehound.model.int64 import Int64
+
 MOST_RANKS = 64
 """Ranks that a piece lists; it counts the others. Sentences show eight, pictures some dozens."""
 
@@ -57,8 +59,8 @@ class Piece(Evidence, msgspec.Struct, frozen=True, kw_only=True, tag_field="kind
 class OfRanks(Piece, frozen=True, kw_only=True):
     """A kind that is about ranks; of many it lists the first ones, and `n_ranks` counts them all."""
 
-    ranks: tuple[int, ...]
-    n_ranks: int = 0
+    ranks: tuple[Int64, ...]
+    n_ranks: Int64 = 0
 
     ABOUT: ClassVar[tuple[str, ...]] = ("ranks",)
 

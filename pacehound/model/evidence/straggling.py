@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from pacehound.model.evidence.piece import Piece
+from pacehound.model.int64 import Int64
 
 NO_KNOWN_CAUSE = "none of these"
 
@@ -16,11 +17,11 @@ class Straggles(Piece, frozen=True, kw_only=True, tag="straggles"):
     """
 
     slowdown: float
-    first_step: int
-    last_step: int
-    n_windows: int
+    first_step: Int64
+    last_step: Int64
+    n_windows: Int64
     cause: str = ""
-    causes: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    causes: tuple[tuple[str, tuple[Int64, ...]], ...] = ()
     is_over: bool = False
 
     ABOUT: ClassVar = ("is_over",)
@@ -80,9 +81,9 @@ class Explains(Piece, frozen=True, kw_only=True, tag="explains"):
 class SlowWorker(Piece, frozen=True, kw_only=True, tag="slow_worker"):
     """One worker: what it alone makes of the steps, its passes over those of its peers, how often it is the slowest."""
 
-    dp: int
-    stage: int
-    rank: int
+    dp: Int64
+    stage: Int64
+    rank: Int64
     slowdown: float
     forward_ratio: float
     backward_ratio: float
@@ -119,8 +120,8 @@ class Slowdowns(Piece, frozen=True, kw_only=True, tag="slowdowns"):
 class SlowWorkers(Piece, frozen=True, kw_only=True, tag="slow_workers"):
     """How many workers take `ratio` of the median of their stage, and which share of the slowdown goes with them."""
 
-    n: int
-    of: int
+    n: Int64
+    of: Int64
     ratio: float
     share: float
 
@@ -174,7 +175,7 @@ class MicroBatches(Piece, frozen=True, kw_only=True, tag="micro_batches"):
 class PassesCorrelate(Piece, frozen=True, kw_only=True, tag="passes_correlate"):
     """How forward and backward of a micro-batch correlate over the workers of a stage."""
 
-    stage: int
+    stage: Int64
     median: float
     lowest: float
 
@@ -188,8 +189,8 @@ class PassesCorrelate(Piece, frozen=True, kw_only=True, tag="passes_correlate"):
 class Stalled(Piece, frozen=True, kw_only=True, tag="stalled"):
     """Single computes that take long: how many forward and backward, by what share at least, how long on average."""
 
-    n_forward: int
-    n_backward: int
+    n_forward: Int64
+    n_backward: Int64
     least_share: float
     mean_s: float
 
@@ -204,8 +205,8 @@ class Stalled(Piece, frozen=True, kw_only=True, tag="stalled"):
 class StallsOnWorkers(Piece, frozen=True, kw_only=True, tag="stalls_on_workers"):
     """On how many workers they are, and which share is on the one with most."""
 
-    n_workers: int
-    of: int
+    n_workers: Int64
+    of: Int64
     most_share: float
 
     def _sentence(self) -> str:
@@ -232,7 +233,7 @@ class StallsLookLike(Piece, frozen=True, kw_only=True, tag="stalls_look_like"):
 class BesideScatters(Piece, frozen=True, kw_only=True, tag="beside_scatters"):
     """Computes beside a reduce-scatter of their own worker, the median one over the worker's others."""
 
-    n: int
+    n: Int64
     ratio: float
 
     def _sentence(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from pacehound.model.evidence.piece import Piece
+from pacehound.model.int64 import Int64
 
 MOST_LINKS = 32
 """Links that a named one is held against."""
@@ -16,14 +17,14 @@ class TransferGrew(Piece, frozen=True, kw_only=True, tag="transfer_grew"):
     `others_s` is the growth of other links by their two ranks, the largest ones, to compare with.
     """
 
-    link: tuple[int, int] | None
+    link: tuple[Int64, Int64] | None
     communicator: str
     grown_s: float
     before_s: float
     share: float
-    n_seen: int
-    n_iterations: int
-    others_s: tuple[tuple[int, int, float], ...] = ()
+    n_seen: Int64
+    n_iterations: Int64
+    others_s: tuple[tuple[Int64, Int64, float], ...] = ()
 
     ABOUT: ClassVar = ("link", "communicator")
 
@@ -38,7 +39,7 @@ class TransferGrew(Piece, frozen=True, kw_only=True, tag="transfer_grew"):
 class BothDirections(Piece, frozen=True, kw_only=True, tag="both_directions"):
     """They do so in both directions of a link."""
 
-    link: tuple[int, int]
+    link: tuple[Int64, Int64]
 
     ABOUT: ClassVar = ("link",)
 
@@ -52,10 +53,10 @@ class AboveAlike(Piece, frozen=True, kw_only=True, tag="above_alike"):
     `took_s` of each iteration where that is so since the first step.
     """
 
-    link: tuple[int, int] | None
+    link: tuple[Int64, Int64] | None
     communicator: str
     ratio: float
-    n_peers: int
+    n_peers: Int64
     took_s: float | None = None
 
     ABOUT: ClassVar = ("link", "communicator")
@@ -81,7 +82,7 @@ class SlowRoundsOfKind(Piece, frozen=True, kw_only=True, tag="slow_rounds"):
 
     communicator: str
     op: str
-    size_bytes: int
+    size_bytes: Int64
     ratio: float
     p: float | None
     what: Literal["", "transfer", "both", "rank"]
@@ -105,8 +106,8 @@ class SlowRoundsOfKind(Piece, frozen=True, kw_only=True, tag="slow_rounds"):
 class ManyTransfers(Piece, frozen=True, kw_only=True, tag="many_transfers"):
     """Many transfers take longer, none by much; the rank that all of the slowest have, where they have one."""
 
-    n: int
-    shared_rank: int | None
+    n: Int64
+    shared_rank: Int64 | None
 
     def _sentence(self) -> str:
         words = f"transfers of {self.n} communicators and pairs take longer, none of them by much"
@@ -118,8 +119,8 @@ class ManyTransfers(Piece, frozen=True, kw_only=True, tag="many_transfers"):
 class LinksMeet(Piece, frozen=True, kw_only=True, tag="links_meet"):
     """Slow links that meet in one rank."""
 
-    rank: int
-    links: tuple[tuple[int, int], ...]
+    rank: Int64
+    links: tuple[tuple[Int64, Int64], ...]
 
     ABOUT: ClassVar = ("rank",)
 
@@ -132,7 +133,7 @@ class ShareHost(Piece, frozen=True, kw_only=True, tag="share_host"):
     """Slow communicators that have a host in common which no quiet one has."""
 
     host: str
-    n: int
+    n: Int64
 
     ABOUT: ClassVar = ("host",)
 
@@ -146,8 +147,8 @@ class EdgeRates(Piece, frozen=True, kw_only=True, tag="edge_rates"):
     The reference is each rank's own earlier rate, or that of ranks in its place.
     """
 
-    sender: int
-    receiver: int
+    sender: Int64
+    receiver: Int64
     op: str
     send_share: float
     receive_share: float
@@ -167,8 +168,8 @@ class AssumedEdges(Piece, frozen=True, kw_only=True, tag="assumed_edges"):
     """Who sends to whom was not seen and is assumed, `n_hosts` of a tree; or was seen on a channel, and is no tree."""
 
     algorithm: Literal["ring", "tree"]
-    n_hosts: int = 0
-    odd_channel: int | None = None
+    n_hosts: Int64 = 0
+    odd_channel: Int64 | None = None
 
     def _sentence(self) -> str:
         if self.odd_channel is not None:
@@ -181,8 +182,8 @@ class AssumedEdges(Piece, frozen=True, kw_only=True, tag="assumed_edges"):
 class Connection(Piece, frozen=True, kw_only=True, tag="connection"):
     """What the kernel counts of a connection, beside its peers; `resent_share` where much was sent again."""
 
-    sender: int
-    receiver: int
+    sender: Int64
+    receiver: Int64
     busy_share: float
     bytes_per_s: float
     peers_bytes_per_s: float

@@ -8,6 +8,7 @@ import msgspec
 
 from pacehound.model.evidence.phrases import does, have, shown_ranks
 from pacehound.model.evidence.piece import OfRanks, Piece
+from pacehound.model.int64 import Int64
 
 MOST_WAITS = 64
 """Of the edges of a wait-for graph."""
@@ -17,9 +18,9 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     """A call: its operation, number and communicator; of a send or receive the pair, for those are numbered apart."""
 
     op: str
-    seq: int
+    seq: Int64
     communicator: str
-    pair: tuple[int, int] | None = None
+    pair: tuple[Int64, Int64] | None = None
 
     def __str__(self) -> str:
         if self.pair is not None:
@@ -35,7 +36,7 @@ class Waiting(OfRanks, frozen=True, kw_only=True, tag="waiting"):
 
     call: Call
     longest_s: float | None
-    waits: tuple[tuple[int, int, str], ...] = ()
+    waits: tuple[tuple[Int64, Int64, str], ...] = ()
 
     ABOUT: ClassVar = ()
 
@@ -94,10 +95,10 @@ class NotFinished(OfRanks, frozen=True, kw_only=True, tag="not_finished"):
     """Ranks whose call does not end, which others have completed, and some of these a later one too."""
 
     call: Call
-    done: tuple[int, ...]
-    n_done: int
-    later_done: tuple[int, ...]
-    n_later_done: int
+    done: tuple[Int64, ...]
+    n_done: Int64
+    later_done: tuple[Int64, ...]
+    n_later_done: Int64
 
     ABOUT: ClassVar = ("call",)
 
@@ -132,7 +133,7 @@ class Apart(OfRanks, frozen=True, kw_only=True, tag="apart"):
 class OutOfOrder(Piece, frozen=True, kw_only=True, tag="out_of_order"):
     """A rank has entered one call before another that came first one iteration before."""
 
-    rank: int
+    rank: Int64
     entered: str
     skipped: str
 
@@ -148,8 +149,8 @@ class OutOfOrder(Piece, frozen=True, kw_only=True, tag="out_of_order"):
 class Side(msgspec.Struct, frozen=True, kw_only=True):
     """Ranks that made the same call, `n_ranks` in all, and what they called."""
 
-    ranks: tuple[int, ...]
-    n_ranks: int
+    ranks: tuple[Int64, ...]
+    n_ranks: Int64
     call: str
 
 
@@ -157,7 +158,7 @@ class CalledDifferently(Piece, frozen=True, kw_only=True, tag="called_differentl
     """What ranks called in a round in which they met with different calls, the largest side first."""
 
     communicator: str
-    seq: int
+    seq: Int64
     sides: tuple[Side, ...]
 
     ABOUT: ClassVar = ("communicator", "seq")
@@ -172,8 +173,8 @@ class CalledDifferently(Piece, frozen=True, kw_only=True, tag="called_differentl
 class LaunchedFewer(Piece, frozen=True, kw_only=True, tag="launched_fewer"):
     """A rank has launched fewer calls than its peers; by how many where launches are all that is seen."""
 
-    rank: int
-    n_calls: int | None = None
+    rank: Int64
+    n_calls: Int64 | None = None
 
     ABOUT: ClassVar = ("rank",)
 
@@ -200,10 +201,10 @@ class StuckChannels(Piece, frozen=True, kw_only=True, tag="stuck_channels"):
     `still_after_s` where nothing has moved there: so long after the call was launched.
     """
 
-    link: tuple[int, int]
-    channels: tuple[int, ...]
-    n_sent: int
-    n_to_send: int
+    link: tuple[Int64, Int64]
+    channels: tuple[Int64, ...]
+    n_sent: Int64
+    n_to_send: Int64
     still_after_s: float | None
     is_uncounted_inside: bool
 
@@ -229,9 +230,9 @@ class StuckRingEdge(Piece, frozen=True, kw_only=True, tag="stuck_ring_edge"):
     `before` is the rank whose edge to its sender is not counted, -1 where that rank is not known.
     """
 
-    link: tuple[int, int]
-    n_passed: int
-    before: int | None
+    link: tuple[Int64, Int64]
+    n_passed: Int64
+    before: Int64 | None
     is_assumed: bool
 
     ABOUT: ClassVar = ("link",)
@@ -250,9 +251,9 @@ class StuckRingEdge(Piece, frozen=True, kw_only=True, tag="stuck_ring_edge"):
 class StuckTreeEdge(Piece, frozen=True, kw_only=True, tag="stuck_tree_edge"):
     """The edge of a tree over which a host has chunks to pass up; over how many hosts NCCL's own tree was assumed."""
 
-    link: tuple[int, int]
-    channel: int
-    assumed_hosts: int | None
+    link: tuple[Int64, Int64]
+    channel: Int64
+    assumed_hosts: Int64 | None
 
     ABOUT: ClassVar = ("link",)
 

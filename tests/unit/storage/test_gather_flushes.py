@@ -20,7 +20,7 @@ from storage import gather as gather_module
 from storage import schemas
 from storage.gather import Gathered, gather
 from tests.fakes.event_strategies import call_batches, flushes
-from tests.fakes.events import call_batch, incident
+from tests.fakes.events import call_batch, finding, incident
 
 
 def gathered(events: Sequence[Event]) -> Gathered:
@@ -88,8 +88,8 @@ def test_what_does_not_fit_a_column_takes_its_flush_along_and_no_other() -> None
     good = flush_of(call_batch(communicator="a"), call_batch(communicator="b"))
     bad = replace(good, parts=(good.parts[0], replace(good.parts[1], ordinal=1 << 70)))
     found = gathered([bad, good])
-    assert [(one.offset, one.error) for one in found.dead_letters] == [(0, "InvalidEvent")]
-    assert "stored_batches.ordinal" in found.dead_letters[0].reason
+    assert [(one.offset, one.error) for one in found.dead_letters] == [(0, "MalformedMessage")]
+    assert "$.parts[1].ordinal" in found.dead_letters[0].reason
     assert (found.rows[schemas.CALLS], found.rows[schemas.BATCHES]) == (40, 2)
 
 
@@ -102,11 +102,11 @@ def test_a_part_without_rows_says_what_was_lost_alone() -> None:
 
 def test_one_value_that_does_not_fit_takes_no_other_event_of_its_block_along() -> None:
     events = [incident(id=f"i{n}") for n in range(4)] + [flush_of(call_batch())]
-    events[2] = replace(events[2], opened_ns=1 << 70)
+    events[2] = incident(id="i2", findings=(finding(culprits=(1 << 40,)),))
     found = gathered(events)
     assert [(one.offset, one.error, one.payload) for one in found.dead_letters] == [
         (2, "InvalidEvent", encode(events[2]))
     ]
-    assert "stored_incidents.opened_ns" in found.dead_letters[0].reason
+    assert "stored_incidents.culprits" in found.dead_letters[0].reason
     good = gathered([event for event in events if event is not events[2]])
     assert (written(found), found.rows) == (written(good), good.rows)
