@@ -190,7 +190,7 @@ class SlowSeldom:
 def _stands_out(records: Sequence[IterationRecord], usual_s: float) -> bool:
     """Whether the last iteration is longer by more than usual ones differ among themselves."""
     step_times_s = np.array([record.step_time_s for record in records[-NOISE_ITERATIONS:]])
-    usual = np.log(step_times_s[step_times_s < BURST * usual_s])
+    usual = np.log(step_times_s[(step_times_s > 0.0) & (step_times_s < BURST * usual_s)])
     if not len(usual):
         return False
     sigma = MAD_TO_SIGMA * float(np.median(np.abs(usual - np.median(usual))))
