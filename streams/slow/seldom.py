@@ -88,7 +88,7 @@ class SlowSeldom:
 
     def follow(
         self,
-        records: Sequence[IterationRecord],
+        records: deque[IterationRecord],
         usual_s: float,
         numbers: Mapping[TransferKey, int],
         observe: Callable[[], Observations],
@@ -187,9 +187,9 @@ class SlowSeldom:
         return [finding.next_version(over, relief=self._last) for finding in self.stop()]
 
 
-def _stands_out(records: Sequence[IterationRecord], usual_s: float) -> bool:
+def _stands_out(records: deque[IterationRecord], usual_s: float) -> bool:
     """Whether the last iteration is longer by more than usual ones differ among themselves."""
-    step_times_s = np.array([record.step_time_s for record in records[-NOISE_ITERATIONS:]])
+    step_times_s = np.array([record.step_time_s for record in records])[-NOISE_ITERATIONS:]
     usual = np.log(step_times_s[(step_times_s > 0.0) & (step_times_s < BURST * usual_s)])
     if not len(usual):
         return False

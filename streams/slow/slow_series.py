@@ -119,9 +119,9 @@ class SlowSeries:
             events += self._now_and_then.look_again(self.records, numbers, observe)
         if change is not None:
             self._seldom.begin_anew()
-        elif self._episode is None and self._watch.baseline_s is not None:
+        elif self._episode is None and (usual_s := self._watch.baseline_s) is not None:
             asks = not findings and not self._now_and_then.culprits
-            said = self._seldom.follow(self.records, self._watch.baseline_s, numbers, observe, asks=asks)
+            said = self._seldom.follow(self._records.recent, usual_s, numbers, observe, asks=asks)
             if said and self._now_and_then.goes_on:
                 said = [self._now_and_then.named_by(*self._seldom.stop())]
             events += said
