@@ -31,6 +31,7 @@ from streams.slow.critical_path import Charges
 from streams.slow.thresholds import (
     CYCLES_ASKED,
     CYCLES_KEPT,
+    LONG_STEP,
     LONGER_PART,
     QUIET_CYCLES,
     RHYTHM,
@@ -55,6 +56,7 @@ class SlowCycles:
         )  # fmt: skip
         self._part: list[IterationRecord] = []  # of the cycle that is going on
         self._cycles: deque[IterationRecord] = deque(maxlen=CYCLES_KEPT)
+        self._longest_s: deque[float] = deque(maxlen=CYCLES_KEPT)  # step of each
         self._typical_s = 0.0  # what most single steps took when the rhythm was found
         self._began: Finding | None = None  # a slowdown that goes on, as its level tells of it
         self._told: Finding | None = None  # and what was said of it last, once somebody was named
@@ -113,6 +115,7 @@ class SlowCycles:
         for record in fresh:
             self._part.append(record)
             if len(self._part) >= self._period:
+                self._longest_s.append(max(one.step_time_s for one in self._part))
                 said += self._on_cycle(_joined(self._part), numbers, observe)
                 self._part = []
         return said
@@ -223,9 +226,18 @@ class SlowCycles:
         ranks = quiet[-1].ranks
         own_ns = np.nan_to_num(level_of(quiet, "own_ns", ranks))
         is_theirs = np.isin(ranks, found.culprits)
-        if is_theirs.all() or mean_step_time_s(quiet) < RHYTHM * self._typical_s:
+        if is_theirs.all() or not self._had_long_steps(quiet):
             return False
         return bool(own_ns[is_theirs].max(initial=0.0) <= LONGER_PART * np.median(own_ns[~is_theirs]))
+
+    def _had_long_steps(self, quiet: Sequence[IterationRecord]) -> bool:
+        """Whether the rhythm was there then: all steps together, or the longest of each cycle, tell of it."""
+        if mean_step_time_s(quiet) >= RHYTHM * self._typical_s:
+            return True
+        steps = {cycle.step for cycle in quiet}
+        kept = zip(self._cycles, self._longest_s, strict=True)
+        longest_s = [longest_s for cycle, longest_s in kept if cycle.step in steps]
+        return float(np.median(longest_s)) >= LONG_STEP * self._typical_s
 
 
 def is_of_cycles(finding: Finding) -> bool:

@@ -103,9 +103,17 @@ class SlowSeries:
         return [*told, *self._now_and_then.stop(), *self._seldom.stop()]
 
     def follow(
-        self, record: IterationRecord, numbers: Mapping[TransferKey, int], observe: Callable[[], Observations]
+        self,
+        record: IterationRecord,
+        numbers: Mapping[TransferKey, int],
+        observe: Callable[[], Observations],
+        *,
+        cycles_tell: bool = False,
     ) -> list[Said]:
-        """The next one; what else is known is asked for when there is something to say."""
+        """The next one; what else is known is asked for when there is something to say.
+
+        `cycles_tell`: somebody is named for long ones in a rhythm.
+        """
         self._records.append(record)
         if self._episode is not None:
             self._excess_s += max(0.0, record.step_time_s - self._episode.before_s)
@@ -120,7 +128,7 @@ class SlowSeries:
         if change is not None:
             self._seldom.begin_anew()
         elif self._episode is None and (usual_s := self._watch.baseline_s) is not None:
-            asks = not findings and not self._now_and_then.culprits
+            asks = not (findings or self._now_and_then.culprits or cycles_tell)
             said = self._seldom.follow(self._records.recent, usual_s, numbers, observe, asks=asks)
             if said and self._now_and_then.goes_on:
                 said = [self._now_and_then.named_by(*self._seldom.stop())]

@@ -108,7 +108,9 @@ class SlowWatch(Watch):
         """One finished iteration."""
         record, numbers = self._measured.record_of(iteration, moment.clocks), self._measured.numbers
         observe = partial(self.observed, moment)
-        said, rhythm = self._series.follow(record, numbers, observe), self._series.rhythm
+        cycles_tell = self._cycles.told is not None
+        said = self._series.follow(record, numbers, observe, cycles_tell=cycles_tell)
+        rhythm = self._series.rhythm
         if rhythm or self._cycles.is_followed:
             is_known = self._series.names_somebody
             said += self._cycles.follow(self.records, rhythm, numbers, observe, is_known=is_known)

@@ -126,6 +126,10 @@ CYCLES_ASKED = 24
 RHYTHM = 1.1
 """Cycles whose steps take so many times what most steps take had long ones before (chosen: what counts as slow)."""
 
+LONG_STEP = 1.5
+"""Or whose longest step takes so many times what most take: one in thirty is little of all thirty (chosen: well beyond
+what jitter makes of the longest of them)."""
+
 LONGER_PART = 1.25
 """Who had so many times the own time of others before does in the long steps what they do not do (chosen)."""
 

@@ -147,7 +147,8 @@ _PLAIN: dict[type, str] = {
     SlowWatch: ("_job _attempt _min_change _slow_rounds _replays _evidence _earlier _measured _series _cycles"),
     SlowSeries: "_job _attempt _min_change _watch _records _earlier _episode _now_and_then _seldom _excess_s",
     SlowCycles: (
-        "_job _attempt _min_change _period _watch _part _cycles _typical_s _began _told _awaits _excess_s _before_s"
+        "_job _attempt _min_change _period _watch _part _cycles _longest_s _typical_s _began _told _awaits _excess_s "
+        "_before_s"
     ),
     SlowNowAndThen: "_min_change _began _finding _next_look _slow_from_s _before",
     SlowSeldom: "_job _attempt _finding _last _apart _since_step _first_step _kept _n _next_look",

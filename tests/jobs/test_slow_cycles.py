@@ -51,6 +51,19 @@ def test_a_rank_that_becomes_slow_in_the_long_steps_is_named_until_it_is_as_fast
     assert any(words.startswith(f"every {PERIOD} steps take") for words in words_of(said[0]))
 
 
+@pytest.mark.parametrize("period", [10, 40])
+def test_it_is_named_once_however_few_of_the_steps_are_long(period: int) -> None:
+    """One in forty is 8 % of the time, and more than that of it when a rank takes longer."""
+    drawn, begins = random.Random(1), 30 * period
+    spikes = [
+        Spike(ranks=(rank,), step=step, extra_s=drawn.uniform(0.1, 0.3) + (0.8 if rank == 1 and step > begins else 0.0))
+        for step in range(period - 1, 50 * period, period)
+        for rank in range(RANKS)
+    ]
+    said = [finding for finding in findings_of(spikes, 50 * period, 3) if finding.culprits]
+    assert {(finding.kind, finding.culprits) for finding in said} == {("slow", (1,))}
+
+
 def test_what_is_followed_goes_on_from_snapshots() -> None:
     spikes = generation(1, {1: 0.8}, ONSET, RELIEF)
     assert said_of(spikes, restarts=9) == said_of(spikes) != []
