@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -36,14 +36,20 @@ def stretches(records: Sequence[IterationRecord]) -> np.ndarray:
     return begins
 
 
-def may_be_chance(culprits: Sequence[int], slow: Sequence[IterationRecord], quiet: Sequence[IterationRecord]) -> bool:
+def may_be_chance(
+    culprits: Sequence[int],
+    slow: Sequence[IterationRecord],
+    quiet: Sequence[IterationRecord],
+    hosts: Mapping[int, str],
+) -> bool:
     """Whether of ranks that pause now and then, all alike, some would have this part in so few slow stretches.
 
-    The probability that chance gives them as many as they have, or more, for any ranks that are as many (binomial).
+    The probability that chance gives them as many as they have, or more, for any ranks that are as many (binomial); of
+    all ranks of a host, for any host.
 
-    >>> _by_chance(7, 7, 1, 4) > MOST_BY_CHANCE, _by_chance(8, 8, 1, 4) > MOST_BY_CHANCE
+    >>> _by_chance(7, 7, 1 / 4, 1, 4) > MOST_BY_CHANCE, _by_chance(8, 8, 1 / 4, 1, 4) > MOST_BY_CHANCE
     (True, False)
-    >>> _by_chance(9, 10, 1_000, 4_096)
+    >>> _by_chance(9, 10, 1_000 / 4_096, 1_000, 4_096)
     1.0
     """
     if not all(record.sees_transfers for record in slow):
@@ -52,14 +58,29 @@ def may_be_chance(culprits: Sequence[int], slow: Sequence[IterationRecord], quie
     grown = np.nan_to_num(columns_of(slow, "own_ns", ranks) - level_of(quiet, "own_ns", ranks))
     whose = ranks[np.argmax(np.add.reduceat(grown, stretches(slow)), axis=1)]
     n_theirs = int(np.isin(whose, culprits).sum())
-    return _by_chance(n_theirs, len(whose), len(culprits), len(ranks)) > MOST_BY_CHANCE
+    n_chosen, n_all = _alike(culprits, ranks.tolist(), hosts)
+    return _by_chance(n_theirs, len(whose), len(culprits) / len(ranks), n_chosen, n_all) > MOST_BY_CHANCE
 
 
-def _by_chance(n_theirs: int, n: int, n_culprits: int, n_ranks: int) -> float:
-    share = n_culprits / n_ranks
+def _alike(culprits: Sequence[int], ranks: Sequence[int], hosts: Mapping[int, str]) -> tuple[int, int]:
+    """How many of how many are chosen: hosts where whole ones are, for their ranks pause together, else ranks.
+
+    >>> hosts = {0: "a", 1: "a", 2: "b", 3: "b", 4: "c", 5: "c"}
+    >>> _alike((2, 3), range(6), hosts), _alike((3,), range(6), hosts), _alike((2, 3, 4), range(6), hosts)
+    ((1, 3), (1, 6), (3, 6))
+    """
+    of_all = [hosts.get(rank, f"rank {rank}") for rank in ranks]
+    theirs = {hosts.get(rank, f"rank {rank}") for rank in culprits}
+    if sum(host in theirs for host in of_all) == len(culprits):
+        return len(theirs), len(set(of_all))
+    return len(culprits), len(ranks)
+
+
+def _by_chance(n_theirs: int, n: int, share: float, n_chosen: int, n_all: int) -> float:
+    """For `n_theirs` of `n`, where a share is theirs by chance, any of as many as are `n_chosen` of `n_all`."""
     tail = sum(math.comb(n, k) * share**k * (1 - share) ** (n - k) for k in range(n_theirs, n + 1))
     if tail <= 0.0:
         return 0.0
     # Of a thousand ranks more sets can be chosen than a float can count.
-    choices = math.lgamma(n_ranks + 1) - math.lgamma(n_culprits + 1) - math.lgamma(n_ranks - n_culprits + 1)
+    choices = math.lgamma(n_all + 1) - math.lgamma(n_chosen + 1) - math.lgamma(n_all - n_chosen + 1)
     return math.exp(min(choices + math.log(tail), 0.0))

@@ -160,7 +160,7 @@ class SlowNowAndThen:
         world = records[-1].ranks.tolist()
         found = attribute(slow, quiet, numbers, observed, since_ns)
         found = weighed_by_crowd(found, world, since_ns, finding.magnitude or 0.0, observed)
-        if not found.culprits or may_be_chance(found.culprits, slow, quiet):
+        if not found.culprits or may_be_chance(found.culprits, slow, quiet, observed.hosts):
             return replace(finding, unseen=(*found.unseen, *observed.unseen))
         if found.culprits == (world[0],) and (work := rhythm(world[0], slow)) is not None:
             evidence = merged(finding.evidence, (work,))

@@ -140,7 +140,12 @@ class SlowSeldom:
         observed, world = observe(), now.ranks.tolist()
         found = attribute(slow, quiet, numbers, observed, began.time_ns)
         found = weighed_by_crowd(found, world, began.time_ns, lost_share, observed)
-        if found.kind != "slow" or not found.culprits or found.links or may_be_chance(found.culprits, slow, quiet):
+        if (
+            found.kind != "slow"
+            or not found.culprits
+            or found.links
+            or may_be_chance(found.culprits, slow, quiet, observed.hosts)
+        ):
             return []
         if self._is_meant(found.culprits, slow, world) or (told is not None and found.culprits != told.culprits):
             return []

@@ -15,10 +15,12 @@ from streams.pipeline import Pipeline
 RANKS = 4
 
 
-def findings_of(spikes: Sequence[Spike], iterations: int, seed: int, restarts: int = 0) -> list[Finding]:
+def findings_of(
+    spikes: Sequence[Spike], iterations: int, seed: int, restarts: int = 0, n_hosts: int = 1
+) -> list[Finding]:
     """By pipelines of which each goes on from a snapshot of the one before."""
     spec = JobSpec(
-        layout=Layout(dp=RANKS), ranks_per_host=RANKS, iterations=iterations, source=C10D_GLOO, seed=seed,
+        layout=Layout(dp=RANKS * n_hosts), ranks_per_host=RANKS, iterations=iterations, source=C10D_GLOO, seed=seed,
         faults=tuple(spikes),
     )  # fmt: skip
     pipeline, said, events = Pipeline(Settings()), list[Finding](), list(simulate(spec).events())

@@ -72,6 +72,14 @@ def test_its_pauses_are_told_from_the_jitter_of_all_ranks(seed: int) -> None:
     assert [finding.version for finding in said] == list(range(len(said)))
 
 
+def test_all_ranks_of_a_host_that_pauses_are_named_together() -> None:
+    """One of four hosts, after as many pauses as it takes for one of four ranks."""
+    theirs = tuple(range(RANKS, 2 * RANKS))
+    spikes = [Spike(ranks=theirs, step=spike.step, extra_s=0.4) for spike in pauses(1, 90, until=1_000, late=9)]
+    said = [finding for finding in findings_of(spikes, 960, 3, n_hosts=4) if finding.culprits]
+    assert named(said) == {("intermittent", theirs)}
+
+
 def test_it_is_over_when_they_come_no_more() -> None:
     last = said_of(pauses(1, 40, until=800), 1_200)[-1]
     assert last.relief is not None
