@@ -52,7 +52,8 @@ def test_of_a_message_with_many_only_what_does_not_fit_is_in_the_letter(store: S
     (letter,) = worker.settle()
     assert isinstance(letter, DeadLetter)
     assert (letter.offset, letter.error) == (5, "InvalidEvent")
-    assert codec.decode(letter.payload) == [events[1], events[3]]
+    told, unfit = codec.records_of(letter.payload), codec.records_of(codec.encode(events[1], events[3]))
+    assert [record.body for _, record in told] == [record.body for _, record in unfit]
     assert iterations(store) == [1, 3]
 
 

@@ -307,7 +307,7 @@ def test_bytes_that_are_no_event_become_dead_letters_and_the_rest_is_written(sto
     assert [(d.offset, d.error) for d in result.dead_letters] == [
         (4, "MalformedMessage"),
         (5, "UnknownSchema"),
-        (6, "InvalidEvent"),
+        (6, "MalformedMessage"),
     ]
     assert result.dead_letters[0].payload == bad
     assert "opened_ns" in result.dead_letters[2].reason
@@ -336,7 +336,7 @@ def test_integers_of_any_size_in_a_message_are_a_dead_letter_and_nothing_else(st
         body = record.resource_logs[0].scope_logs[0].log_records[0].body
         body.bytes_value = body.bytes_value.replace(field, field + b"9" * 40)
         result = write_messages(store, [replace(message, value=record.SerializeToString())])
-        assert [letter.error for letter in result.dead_letters] == ["InvalidEvent"], field
+        assert [letter.error for letter in result.dead_letters] == ["MalformedMessage"], field
     assert incidents(store) == []
 
 
