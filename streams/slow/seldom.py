@@ -19,6 +19,7 @@ from pacehound.model.events import Finding, Instant
 from pacehound.model.evidence import merged
 from pacehound.model.evidence.levels import Bursts, BurstsOver
 from pacehound.model.identity import event_id
+from streams.level.thresholds import BURST_SIGMAS, MIN_BURST_LOSS, NOISE_ROWS
 from streams.rounds.round_columns import TransferKey
 from streams.slow.attribution.attribute import attribute
 from streams.slow.attribution.crowds import weighed_by_crowd
@@ -33,11 +34,8 @@ from streams.slow.thresholds import (
     BURST,
     HARDLY,
     MIN_SPELLS,
-    NOISE_ITERATIONS,
     SELDOM_KEPT,
-    SELDOM_LOSS,
     SELDOM_OVER,
-    SELDOM_SIGMAS,
     WHOLE_STEPS_SHARE,
     WORTH_SAYING,
 )
@@ -135,7 +133,7 @@ class SlowSeldom:
             self._first_step = began.step
         elapsed_s = (now.time_ns - began.time_ns) / 1e9 + began.step_time_s
         lost_share = sum(record.step_time_s - usual_s for record in slow) / elapsed_s
-        if lost_share < SELDOM_LOSS or (told is not None and lost_share < WORTH_SAYING * (told.magnitude or 0.0)):
+        if lost_share < MIN_BURST_LOSS or (told is not None and lost_share < WORTH_SAYING * (told.magnitude or 0.0)):
             return []
         observed, world = observe(), now.ranks.tolist()
         found = attribute(slow, quiet, numbers, observed, began.time_ns)
@@ -194,12 +192,12 @@ class SlowSeldom:
 
 def _stands_out(records: deque[IterationRecord], usual_s: float) -> bool:
     """Whether the last iteration is longer by more than usual ones differ among themselves."""
-    step_times_s = np.array([record.step_time_s for record in records])[-NOISE_ITERATIONS:]
+    step_times_s = np.array([record.step_time_s for record in records])[-NOISE_ROWS:]
     usual = np.log(step_times_s[(step_times_s > 0.0) & (step_times_s < BURST * usual_s)])
     if not len(usual):
         return False
     sigma = MAD_TO_SIGMA * float(np.median(np.abs(usual - np.median(usual))))
-    return bool(np.log(step_times_s[-1]) - np.median(usual) >= SELDOM_SIGMAS * sigma)
+    return bool(np.log(step_times_s[-1]) - np.median(usual) >= BURST_SIGMAS * sigma)
 
 
 def _whole_steps(slow: Sequence[IterationRecord]) -> int:

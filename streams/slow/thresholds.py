@@ -140,15 +140,6 @@ before it is named)."""
 HARDLY = 8.0
 """What loses so many times less than a new one is jitter beside it (chosen: pauses of one reason differ by less)."""
 
-SELDOM_LOSS = 0.01
-"""Share of the time that they cost together, at least (chosen, as in `level/bursts.py`)."""
-
-SELDOM_SIGMAS = 8.0
-"""Standard deviations of the last iterations by which one must be longer (chosen, as in `level/bursts.py`) ..."""
-
-NOISE_ITERATIONS = 64
-"""... of which there are so many (chosen, as in `level/bursts.py`)."""
-
 SELDOM_OVER = 5.0
 """They are over when none has come for so many times their usual distance (derived: of pauses at random one distance
 in a hundred and fifty is as long)."""
