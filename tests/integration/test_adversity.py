@@ -207,7 +207,11 @@ SCENES = (
 
 @dataclass(frozen=True)
 class Row:
-    """What became of one run."""
+    """What became of one run.
+
+    `step_s`: a quarter of the steps before the fault took less. Where the clock is set, a step takes twice as long in a
+    third of the time, of ranks that nobody watches, too.
+    """
 
     scene: str
     step_s: float
@@ -232,7 +236,7 @@ def _played(scene_of: Callable[[Scene], AbstractContextManager[None]], folder: P
         calls, verdict = _kept(run)
     said = tuple(line for line in run.text().splitlines() if line.startswith("pacehound"))
     name = getattr(scene_of, "__name__", "").replace("_", " ")
-    return Row(name, statistics.median(steps[20:SLOW_FROM]), calls, verdict, said)
+    return Row(name, statistics.quantiles(steps[20:SLOW_FROM])[0], calls, verdict, said)
 
 
 def _kept(run: realjob.Run) -> tuple[str, str]:
