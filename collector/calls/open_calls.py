@@ -25,7 +25,8 @@ from pacehound.model.codes import ALGORITHMS, PROTOCOLS
 from pacehound.model.events import ChannelTransfers, OpenCall
 
 SHOWN = 4
-"""How many open calls of a rank on a communicator are told, oldest first."""
+"""How many open calls of a rank on a communicator are told, and as many sends, oldest first: of a pipeline that waits
+for its sends at the end of a step dozens are open, and a rank may stand in none of them."""
 MAX_OPEN = 1 << 17
 """How many are remembered; beyond it the oldest are over (a script that never waits for its sends)."""
 LASTING_NS = 1_000_000_000
@@ -198,13 +199,16 @@ class OpenCalls:
         shown: dict[tuple[int, int], list[OpenCall]] = {}
         if len(calls) == 0:
             return shown
-        numbers = table.numbers(calls)
-        order = np.lexsort((calls["seq"], calls["launch_ns"], calls["rank"], numbers))
-        calls, numbers = calls[order], numbers[order]
-        is_first = np.concatenate(([True], (np.diff(numbers) != 0) | (np.diff(calls["rank"].astype(np.int64)) != 0)))
+        numbers, is_send = table.numbers(calls), calls["direction"] == DIRECTIONS.index("send")
+        in_order = calls["seq"], calls["launch_ns"], calls["rank"], numbers
+        order = np.lexsort((*in_order, is_send))
+        groups = np.stack((is_send, numbers, calls["rank"].astype(np.int64)))[:, order]
+        is_first = np.concatenate(([True], (np.diff(groups) != 0).any(axis=0)))
         place = np.arange(len(calls))
-        place -= np.maximum.accumulate(np.where(is_first, place, 0))
-        calls, numbers = calls[place < SHOWN], numbers[place < SHOWN]
+        place[order] = place - np.maximum.accumulate(np.where(is_first, place, 0))
+        order = np.lexsort(in_order)
+        order = order[place[order] < SHOWN]
+        calls, numbers = calls[order], numbers[order]
         counted = _running(calls, numbers, table, running)
         for at, call in enumerate(calls):
             transfers = counted.get(at)

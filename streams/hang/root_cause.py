@@ -240,9 +240,14 @@ def _joint(observed: HangObservations) -> RootCause | None:
     everybody = tuple(sorted({rank for call in calls for rank in call.standing}))
     if links and len(links) == len(calls):
         unique = tuple(sorted(set(links)))
-        unseen = ("whether the link itself or one of its two ends does not move",)
+        tags = () if collectives else ("tags: a send and a receive of different tags do not meet",)
         return RootCause(
-            verdict="suspected", cause="H3", candidates=everybody, links=unique, evidence=tuple(evidence), unseen=unseen
+            verdict="suspected",
+            cause="H3",
+            candidates=everybody,
+            links=unique,
+            evidence=tuple(evidence),
+            unseen=("whether the link itself or one of its two ends does not move", *tags),
         )
     common = set(calls[0].standing).intersection(*(call.standing for call in calls))
     if len(calls) > 1 and len(common) == 1:

@@ -8,6 +8,9 @@ waited for that have not launched it, and those that have but stand in an older 
 - calls in which every rank stands that has not completed them: nobody is missing, and they do not move (`joint`);
 - or nowhere: ranks that wait for each other, which have called in different orders (`cycle`).
 
+A send whose receiver has completed what it received has arrived, and holds nobody: its end is not seen before somebody
+waits for it, and a pipeline waits for all its sends at the end of a step.
+
 Where no completion is seen a rank waits for those that have launched fewer calls than itself (`launch_graph`).
 
 Everything is array work over the slots of `ProgressTable`, in proportion to their number.
@@ -230,9 +233,9 @@ def wait_graph(
     nobody: `send`, where ranks do not wait for what they have sent.
     """
     rank, sequence = table.column("rank"), table.column("sequence")
-    open_seq, open_ns = table.column("open_seq"), table.column("open_ns")
+    open_seq, open_ns = _not_arrived(table)
     n_ranks = int(rank.max(initial=-1)) + 1
-    is_open = open_for(table, open_for_ns)
+    is_open = (open_seq != NOT_OPEN) & (open_ns + open_for_ns <= table.column("reported_ns"))
     if table.blind:
         is_blind = np.array([c.communicator in table.blind for c in table.sequences], np.bool_)
         is_open &= ~is_blind[sequence]
@@ -270,6 +273,35 @@ def wait_graph(
     is_idle[rank[open_seq != NOT_OPEN]] = False
     is_idle[[r for r in unheard if r < n_ranks]] = False
     return WaitGraph(table, position, stuck, is_idle)
+
+
+def _not_arrived(table: ProgressTable) -> tuple[Int64Array, Int64Array]:
+    """The columns `open_seq` and `open_ns` without sends that have arrived: of each sender the oldest that has not.
+
+    Those of a rank that has launched something else which has not ended, and of which nobody tells, count as before:
+    agents of before told four open calls of a rank, all of which may be sends.
+    """
+    rank, launched, completed = table.column("rank"), table.column("launched"), table.column("completed")
+    open_seq, open_ns = table.column("open_seq"), table.column("open_ns")
+    senders = np.array([pair.first_slot for pair in table.sequences if pair.is_pair], np.int64)
+    received = completed[senders + 1]
+    have_arrived = (open_seq[senders] != NOT_OPEN) & (open_seq[senders] <= received)
+    if not have_arrived.any():
+        return open_seq, open_ns
+    is_untold = (launched > completed) & (completed != UNTOLD)
+    is_untold[senders] = launched[senders] > received
+    is_untold &= open_seq == NOT_OPEN
+    have_arrived &= ~np.isin(rank[senders], rank[is_untold])
+    open_seq, open_ns = open_seq.copy(), open_ns.copy()
+    for slot in senders[have_arrived].tolist():
+        last = int(completed[slot + 1])
+        told = table.open_calls(slot)
+        receiving = {call.seq for call in table.open_calls(slot + 1)}  # calls may end out of order
+        oldest = next(((call.seq, call.launch_ns) for call in told if call.seq > last or call.seq in receiving), None)
+        if oldest is None:
+            oldest = (last + 1, told[-1].launch_ns) if launched[slot] > last else (NOT_OPEN, 0)
+        open_seq[slot], open_ns[slot] = oldest
+    return open_seq, open_ns
 
 
 def launch_graph(table: ProgressTable) -> dict[int, int]:

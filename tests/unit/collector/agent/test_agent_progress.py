@@ -41,6 +41,18 @@ def test_an_open_call_is_shown_oldest_first_and_at_most_four(run: AgentRun) -> N
     )
 
 
+def test_sends_do_not_hide_the_call_in_which_a_rank_stands(run: AgentRun) -> None:
+    """A pipeline waits for its sends at the end of a step; the receive before that is the oldest of what is not one."""
+    ring = run.ring(2)
+    ring.group([0, 1, 2, 3])
+    for seq in range(9):
+        ring.launch(seq, (110 + seq) * MS, op=8, direction=1, peer=3)
+    ring.launch(5, 130 * MS, op=9, direction=2, peer=0)
+    run.flush()
+    (rank,) = last_progress(run).ranks
+    assert [(call.direction, call.seq) for call in rank.open] == [*(("send", seq) for seq in range(4)), ("recv", 5)]
+
+
 def test_calls_to_and_from_each_peer_are_counted_apart(run: AgentRun) -> None:
     ring = run.ring(2)
     ring.group([0, 1, 2, 3])

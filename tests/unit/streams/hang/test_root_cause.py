@@ -440,6 +440,57 @@ def test_a_rank_that_has_stopped_behind_a_send_it_does_not_wait_for_is_found():
     assert (found.verdict, found.cause, found.culprits) == ("suspected", "H1", (2,))
 
 
+def send(seq: int, peer: int, ns: int) -> OpenCall:
+    return call(seq, "send", ns=ns, peer=peer, direction="send")
+
+
+def pair(peer: int, direction: str, launched: int, completed: int) -> PairProgress:
+    return PairProgress(peer=peer, direction=direction, last_launched=launched, last_completed=completed)
+
+
+def a_pipeline_whose_stage_2_stands_before_its_third_micro_batch(stage: Stage, n_sent: int = 4) -> None:
+    """Sends are waited for at the end of a step: those that have arrived are open, too (a real gloo job)."""
+    for rank in (0, 1):
+        sends = tuple(send(seq, rank + 1, ns=10 * seq) for seq in range(n_sent))
+        recv = call(0, "recv", ns=100, peer=rank + 1, direction="recv")
+        counted = (pair(rank + 1, "send", n_sent - 1, -1), pair(rank + 1, "recv", 0, -1))
+        got = (pair(rank - 1, "recv", n_sent - 1, n_sent - 1),) if rank else ()
+        stage.at("world", rank, *sends, recv, pairs=(*counted, *got))
+    sends = tuple(send(seq, 3, ns=30 + seq) for seq in range(2))
+    stage.at("world", 2, *sends, pairs=(pair(3, "send", 1, -1), pair(1, "recv", 2, 2)))
+    stage.at("world", 3, call(2, "recv", ns=40, peer=2, direction="recv"), pairs=(pair(2, "recv", 2, 1),))
+
+
+def test_a_stage_that_stands_between_its_calls_is_not_taken_for_a_link_by_its_sends():
+    stage = Stage()
+    a_pipeline_whose_stage_2_stands_before_its_third_micro_batch(stage)
+    found = stage.cause()
+    assert (found.verdict, found.cause, found.culprits, found.links) == ("suspected", "H1", (2,), ())
+
+
+def test_a_send_whose_receiver_has_it_holds_nobody_and_a_later_one_does():
+    table = Stage().table
+    stage = Stage(table=table)
+    stage.at("world", 1, send(0, 2, ns=1), send(1, 2, ns=2), pairs=(pair(2, "send", 1, -1),))
+    stage.at("world", 2, pairs=(pair(1, "recv", 0, 0),))
+    graph = wait_graph(table, 0)
+    (index,) = {graph.stands_in(1)}
+    assert (graph.call(index).seq, graph.absent) == (1, (2,))
+    stage.at("world", 2, pairs=(pair(1, "recv", 1, 1),))
+    assert wait_graph(table, 0).standing == ()
+
+
+def test_sends_that_have_arrived_count_where_something_else_is_open_and_was_not_told():
+    """Agents of before told the four oldest calls of a rank: behind four sends nobody knows where it stands."""
+    stage = Stage()
+    sends = tuple(send(seq, 1, ns=10 * seq) for seq in range(4))
+    stage.at("world", 0, *sends, pairs=(pair(1, "send", 3, -1), pair(1, "recv", 0, -1)))
+    stage.at("world", 1, pairs=(pair(0, "recv", 3, 3),))
+    for rank in (2, 3):
+        stage.at("world", rank, call(7), completed=6)
+    assert wait_graph(stage.table, 0).standing == (0, 2, 3)
+
+
 def opposite_orders(stage: Stage, astray: tuple[int, ...]) -> None:
     """Everybody calls `world` then `twin`; who went astray the other way round."""
     for rank in range(4):
