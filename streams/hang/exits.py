@@ -4,17 +4,19 @@ When one rank dies, its peers' calls fail and the launcher ends the rest; so evi
 A job that is killed as a whole has no first rank. The first to leave need not be guilty: where ranks had met with
 different calls that is the cause (with gloo a larger all_reduce on one rank ends an innocent peer), and where nobody
 had moved for a while the one who held them up is: the others' calls have timed out, in no order that means anything.
+What torch's monitored_barrier says of those who did not come stands in for such a call, for it is not seen itself.
 """
 
 from __future__ import annotations
 
+import re
 import signal
 from dataclasses import replace
 from typing import Any
 
 from pacehound.model.events import Finding, HostSample, Instant, ProcessState, VerdictWord
 from pacehound.model.evidence import Evidence, merged
-from pacehound.model.evidence.leaving import EndedFromOutside, Left, StoodBefore
+from pacehound.model.evidence.leaving import EndedFromOutside, Left, Reported, StoodBefore
 from pacehound.model.evidence.machines import More
 from pacehound.model.evidence.phrases import shown_ranks
 from pacehound.model.evidence.waiting import LaunchedFewer
@@ -28,6 +30,9 @@ from streams.watching.watch import Heard, Said, Watch
 
 _POLITE = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
 """Somebody ended the job, or the launcher its remaining ranks: nobody's fault."""
+
+_DID_NOT_COME = re.compile(r"\bRanks? (\d+(?:, \d+)*) failed to pass monitoredBarrier\b")
+"""The words of torch (ProcessGroupGloo.cpp) in the error of rank 0, which collects the others."""
 
 _OWN_FAULT = frozenset({signal.SIGKILL, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE})
 """Signals that only strike the process that they are meant for. An abort may be a watchdog's, for a peer's fault."""
@@ -134,9 +139,11 @@ class ExitWatch(Watch):
             return [finding]
         held_up = self._hang.standstill()
         if held_up is not None:
-            finding = _explained(finding, held_up)
+            finding = _explained(finding, _stood_before(held_up))
         elif deserters := self._deserters(first_ns):
             return [_deserted(finding, deserters, first)]
+        elif missing := self._missed_in_a_barrier(left):
+            finding = _explained(finding, missing)
         self._finding = finding
         return [replace(found, version=0) for found in self._look_again(finding, moment)] or [finding]
 
@@ -145,6 +152,20 @@ class ExitWatch(Watch):
         done = {p.rank: p for p in self._processes.values() if _has_succeeded(p) and p.since_ns <= first_ns}
         ranks = self._hang.left_behind(sorted(done))
         return [done[rank] for rank in ranks] if 2 * len(ranks) < len(self._processes) else []
+
+    def _missed_in_a_barrier(self, left: list[ProcessState]) -> RootCause | None:
+        """Who did not come to a monitored barrier, by the errors of those who did."""
+        said = {int(rank) for p in left for found in _DID_NOT_COME.findall(p.detail) for rank in found.split(", ")}
+        ranks = tuple(sorted(said & self._processes.keys()))
+        if not ranks or len(ranks) < len(said):
+            return None
+        return RootCause(
+            verdict="suspected",
+            cause="H1",
+            culprits=ranks,
+            evidence=(Reported(ranks=ranks, detail="did not come to torch's monitored_barrier, by its error"),),
+            unseen=("what these ranks did instead",),
+        )
 
     def _look_again(self, finding: Finding, moment: Moment) -> list[Finding]:
         """The finding anew where calls that did not match made the ranks leave; their rows come in late."""
@@ -209,11 +230,15 @@ class ExitWatch(Watch):
             unseen=("who sent the signal, and why: the launcher, a scheduler, or the kernel for want of memory",),
         )
         held_up = self._hang.standstill()
-        return finding if held_up is None else _explained(finding, held_up, have_failed=False)
+        return finding if held_up is None else _explained(finding, _stood_before(held_up), have_failed=False)
+
+
+def _stood_before(held_up: RootCause) -> RootCause:
+    return replace(held_up, evidence=(StoodBefore(), *held_up.evidence))
 
 
 def _explained(finding: Finding, held_up: RootCause, *, have_failed: bool = True) -> Finding:
-    """The finding where the job stood still before the first rank left, which `have_failed` by themselves."""
+    """The finding where somebody held up those who left, which `have_failed` by themselves."""
     if have_failed and held_up.culprits and set(held_up.culprits) <= set(finding.culprits or finding.candidates):
         verdict: VerdictWord = "culprit"  # its peers waited for it, and it failed
     else:
@@ -225,7 +250,7 @@ def _explained(finding: Finding, held_up: RootCause, *, have_failed: bool = True
         culprits=held_up.culprits,
         candidates=held_up.candidates or (() if held_up.culprits else finding.candidates or finding.culprits),
         links=held_up.links,
-        evidence=merged((StoodBefore(), *held_up.evidence), finding.evidence),
+        evidence=merged(held_up.evidence, finding.evidence),
         unseen=held_up.unseen,
     )
 

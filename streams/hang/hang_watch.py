@@ -41,6 +41,7 @@ from streams.hang.thresholds import (
     CURRENT_NS,
     MIN_ITERATIONS,
     MISMATCH_MATTERS_NS,
+    SETTLE_NS,
     SETUP_FACTOR,
     STANDSTILL_S,
     SURVIVED_FACTOR,
@@ -70,11 +71,15 @@ class _Hang:
 
 @dataclass(frozen=True, slots=True)
 class _Standstill:
-    """What a hang would be that has not lasted long enough to be called one."""
+    """What a hang would be that has not lasted long enough to be called one.
+
+    `over_ns`: when all its ranks were first seen to have gone on.
+    """
 
     found: RootCause
     ranks: list[int]
     counters: Int64Array
+    over_ns: int | None = None
 
 
 class HangWatch(Watch):
@@ -318,6 +323,12 @@ class HangWatch(Watch):
             moved = self._counters[known.ranks] > known.counters
             if moved.any() and not moved.all():
                 return  # who left a call in which its peers still stand has given it up, and is about to leave
+            if moved.all():
+                # Or all have given it up at once; that they leave is heard with what their host says next.
+                over_ns = now_ns if known.over_ns is None else known.over_ns
+                if now_ns - over_ns < SETTLE_NS:
+                    self._standstill = replace(known, over_ns=over_ns)
+                    return
         open_for_ns = round(for_s * 1e9)
         stuck = self._stuck(open_for_ns, now_ns - open_for_ns, since_ns)
         self._standstill = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from pacehound.model.evidence.phrases import n_ranks_words, signal_name
+from pacehound.model.evidence.phrases import n_ranks_words, shown_ranks, signal_name
 from pacehound.model.evidence.piece import OfRanks, Piece
 from pacehound.model.int64 import Int64
 
@@ -101,7 +101,7 @@ class Reported(OfRanks, frozen=True, kw_only=True, tag="reported"):
     def _sentence(self) -> str:
         if self.format:
             return f"{self.format} says of {self.n_ranks} ranks that they hang"
-        return f"ranks {', '.join(map(str, self.ranks[:16]))}: {self.detail}"
+        return f"{shown_ranks(self.ranks, self.n_ranks)}: {self.detail}"
 
 
 class JobShape(Piece, frozen=True, kw_only=True, tag="job_shape"):

@@ -221,6 +221,53 @@ def test_a_standstill_is_over_when_its_ranks_go_on(stuck: Job) -> None:
     assert stuck.watch.standstill() is None
 
 
+def test_ranks_that_give_up_their_calls_all_at_once_are_heard_to_leave_a_moment_later(stuck: Job) -> None:
+    """How far they are and that they have left are told in one breath, and time may be looked at in between."""
+    stuck.progress(6, {}, gave_up=(0, 1, 3))
+    stuck.tick(6)
+    stuck.watch.hear(sample(6 * SECOND_NS, rank0=1, rank1=1, rank3=1), 5)
+    found = stuck.watch.standstill()
+    assert found is not None
+    assert found.culprits == (2,)
+
+
+def test_whose_calls_have_all_ended_and_who_stays_has_gone_on(stuck: Job) -> None:
+    stuck.progress(6, {}, completed=7)
+    for second in (6, 7, 8):
+        stuck.tick(second)
+    stuck.watch.hear(sample(8 * SECOND_NS, rank0=1, rank1=1, rank3=1), 5)
+    assert stuck.watch.standstill() is None
+
+
+def fails_in_a_barrier(words: str) -> Finding:
+    """Rank 0 fails with these words, and two more with it."""
+    watch = ExitWatch("j", 0, HeldUp(None))
+    said = sample(10 * SECOND_NS, rank0=1, rank2=1, rank3=1)
+    watch.hear(replace(said, processes=(replace(said.processes[0], detail=words), *said.processes[1:])), 5)
+    (finding,) = watch.on_tick(Moment(now_ns=10 * SECOND_NS + SETTLE_NS, step=5))
+    return finding
+
+
+def test_who_did_not_come_to_a_monitored_barrier_is_named_by_the_error_of_who_collects_them() -> None:
+    found = fails_in_a_barrier("RuntimeError: [Rank 0]: Rank 1 failed to pass monitoredBarrier in 8000 ms")
+    assert (found.verdict, found.cause, found.culprits) == ("suspected", "H1", (1,))
+    assert words_of(found)[0] == "rank 1: did not come to torch's monitored_barrier, by its error"
+    several = fails_in_a_barrier("RuntimeError: [Rank 0]: Ranks 1, 3 failed to pass monitoredBarrier in 8000 ms")
+    assert several.culprits == (1, 3)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "RuntimeError: Rank 2 successfully reached monitoredBarrier, but received errors while waiting",
+        "RuntimeError: [Rank 0]: Ranks 1, 17 failed to pass monitoredBarrier in 8000 ms",
+        "ValueError: loss is nan",
+    ],
+)
+def test_an_error_that_names_nobody_of_the_job_accuses_nobody(words: str) -> None:
+    assert not fails_in_a_barrier(words).culprits
+
+
 @pytest.mark.parametrize(("why", "is_told"), [(JOB_INTERRUPTED, False), (JOB_ENDED, True)])
 def test_ranks_that_leave_with_an_error_because_somebody_asked_for_the_end_are_no_exit(why: str, is_told: bool) -> None:
     """Python's workers catch Ctrl-C and leave with exit code 1, each at its own moment."""
