@@ -10,8 +10,7 @@ from alerts.advice import advice
 from alerts.ledger import State
 from alerts.severity import Level
 from alerts.thresholds import SHOWN_CULPRITS, SHOWN_JOBS
-from pacehound.model.events import Decision, Finding, Incident
-from pacehound.model.events.stage_two import SURENESS
+from pacehound.model.events import Decision, Finding, Incident, foremost
 from pacehound.model.identity import event_id
 from pacehound.model.plain import plain
 
@@ -84,7 +83,7 @@ class Notice:
         elif self.state == "acknowledged":
             do = f"{self.acknowledged_by or 'somebody'} works on it"
         else:
-            do = advice(surest(incident))
+            do = advice(foremost(incident.findings))
         said = (f"{self.text}; since {since}", _cost(incident), do)
         what, cost, last = (plain(line).replace("\n", " ").replace("\t", " ") for line in said)
         return what, cost, last
@@ -183,11 +182,6 @@ def summary(incident: Incident, state: str = "") -> str:
     # While it is open the cost is out of date as soon as it is said.
     lost = f", {incident.cost.excess_s:.1f} s lost in all" if incident.state == "closed" else ""
     return f"job {incident.job}: {'; '.join(said)}; {state}{why}{lost}"
-
-
-def surest(incident: Incident) -> Finding | None:
-    """The finding that an incident is told by."""
-    return max(incident.findings, key=lambda one: (one.kind in ("hang", "exit"), SURENESS[one.verdict]), default=None)
 
 
 def _cost(incident: Incident) -> str:

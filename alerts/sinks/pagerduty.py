@@ -20,10 +20,11 @@ from typing import Any
 import httpx
 import msgspec
 
-from alerts.notice import Delivery, Notice, surest
+from alerts.notice import Delivery, Notice
 from alerts.receiver import Receiver
 from alerts.severity import Level
 from pacehound.errors import InvalidSetting
+from pacehound.model.events import foremost
 from pacehound.model.plain import plain
 
 URL = "https://events.pagerduty.com/v2/enqueue"
@@ -97,7 +98,7 @@ def event_of(notice: Notice, routing_key: str) -> dict[str, Any]:
         return event
     what, cost, do = notice.lines
     incident = notice.incident
-    finding = surest(incident)
+    finding = foremost(incident.findings)
     opened = datetime.datetime.fromtimestamp(incident.opened_ns // 10**9, datetime.UTC)
     event["client"] = "Pacehound"
     event["payload"] = {

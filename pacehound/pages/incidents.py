@@ -12,7 +12,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from pacehound.model.events import SURENESS, Cost, Decision, Finding, Incident, Instant, WhatIfPrice
+from pacehound.model.events import Cost, Decision, Finding, Incident, Instant, WhatIfPrice, foremost
 from pacehound.model.evidence.phrases import ranks_words
 from pacehound.model.whatif_result import LEAST_SLOWDOWN_TOLD, MOST_DISCREPANCY
 
@@ -36,6 +36,7 @@ _HEADLINES = {
     "planned": "pauses as planned",
     "blind": "cannot be watched",
 }
+_MADE_THEM_LEAVE = "made the job fail"
 _OF_SEVERAL = {"slows ": "slow ", "holds ": "hold ", "has ": "have ", "pauses ": "pause "}
 _STATES = {"open": "bold red", "relieved": "yellow", "closed": "green"}
 
@@ -121,15 +122,18 @@ def headline(finding: Finding) -> str:
     'Probably ranks 2, 5 hold the job up'
     """
     cause = f": {CAUSES[finding.cause]} ({finding.cause})" if finding.cause else ""
-    did = _HEADLINES[finding.kind]
+    # Who made ranks leave need not have left.
+    did = _MADE_THEM_LEAVE if finding.kind == "exit" and finding.cause else _HEADLINES[finding.kind]
     if len(finding.culprits) > 1:
         did = next((did.replace(one, many, 1) for one, many in _OF_SEVERAL.items() if did.startswith(one)), did)
     return f"{_who(finding)} {did}{cause}"
 
 
 def incident_line(incident: Incident) -> str:
-    """An incident in one line: what its surest finding says, since when, until when, and what it has cost."""
-    finding = max(incident.findings, key=lambda one: SURENESS[one.verdict])
+    """An incident in one line: what its foremost finding says, since when, until when, and what it has cost."""
+    finding = foremost(incident.findings)
+    if finding is None:
+        return "no finding"
     words = f"{headline(finding)} [{finding.verdict}]"
     if finding.onset is not None and finding.onset.step is not None:
         end = None if finding.relief is None else finding.relief.step

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from pacehound.model.decisions import waiting
-from pacehound.model.events import SURENESS, Decision, Finding, Incident
+from pacehound.model.events import Decision, Finding, Incident, foremost
 from pacehound.model.incident_window import AROUND_NS, window_of
 from pacehound.pages.incidents import cost_words, decision_words, headline, seconds_words
 from web.source import Source
@@ -21,7 +21,7 @@ def incidents(source: Source, job: str = "") -> dict[str, Any]:
 
 def summary(incident: Incident) -> dict[str, Any]:
     """An incident as a line of a list."""
-    finding = surest(incident.findings)
+    finding = foremost(incident.findings)
     return {
         "id": incident.id,
         "job": incident.job,
@@ -89,11 +89,6 @@ def _question(decision: Decision) -> dict[str, Any]:
     }
 
 
-def surest(findings: Sequence[Finding]) -> Finding | None:
-    """The finding that an incident is told by."""
-    return max(findings, key=lambda one: SURENESS[one.verdict], default=None)
-
-
 def _finding(finding: Finding) -> dict[str, Any]:
     fields: dict[str, Any] = msgspec.to_builtins(finding)
     return {**fields, "what": headline(finding)}
@@ -103,7 +98,7 @@ def _history(versions: Sequence[Incident]) -> list[dict[str, Any]]:
     """What was said in turn, the oldest first: states, and headlines where they changed."""
     said: list[dict[str, Any]] = []
     for version in reversed(versions):
-        finding = surest(version.findings)
+        finding = foremost(version.findings)
         line = {"state": version.state, "what": headline(finding) if finding else "", "why": version.closed_why}
         if not said or {**said[-1], "time_ns": 0} != {**line, "time_ns": 0}:
             said.append({**line, "time_ns": version.time_ns})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from web.answers.incidents import surest
+from pacehound.model.events import foremost
 from web.source import Source
 
 
@@ -25,7 +25,7 @@ def places(source: Source, job: str, attempt: int) -> dict[str, Any]:
     links: set[tuple[int, int]] = set()
     for incident in source.incidents(job):
         if incident.attempt == attempt and incident.state != "closed":
-            finding = surest(incident.findings)
+            finding = foremost(incident.findings)
             if finding is not None:
                 named["culprits"] |= set(finding.culprits)
                 named["candidates"] |= set(finding.candidates)

@@ -71,6 +71,7 @@ from pacehound.model.events.stage_two import (
     LearntRounds,
     VerdictWord,
     WhatIfPrice,
+    foremost,
 )
 from pacehound.model.events.store import EarlierRun, JobHistory, LevelChange, UsualRounds
 
@@ -85,5 +86,5 @@ __all__ = [
     "Progress", "RankAnswer", "RankProcessors", "RankProgress", "RankStack", "RankState", "Refused", "RunState",
     "SignatureMismatch", "SiteStep", "SocketReading", "StackState", "Tick", "Topology", "TrainerAnswer", "TrainerState",
     "TransferEdge", "UsualRounds", "VerdictWord",
-    "Watermark", "WhatIfPrice", "members_agree",
+    "Watermark", "WhatIfPrice", "foremost", "members_agree",
 ]  # fmt: skip

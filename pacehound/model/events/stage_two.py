@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -243,6 +243,17 @@ class Cost:
     ranks: Int64 = 0
     gpu_hours: float = 0.0
     what_if: WhatIfPrice | None = None
+
+
+def foremost(findings: Sequence[Finding]) -> Finding | None:
+    """The finding that an incident is told by: a hang or an exit before slowness, and of those the surest.
+
+    >>> slow = Finding(id="a", job="j", attempt=0, kind="slow", verdict="culprit", cause="S1", culprits=(2,))
+    >>> hang = Finding(id="b", job="j", attempt=0, kind="hang", verdict="suspected", cause="H1", culprits=(2,))
+    >>> foremost((slow, hang)).kind
+    'hang'
+    """
+    return max(findings, key=lambda one: (one.kind in ("hang", "exit"), SURENESS[one.verdict]), default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

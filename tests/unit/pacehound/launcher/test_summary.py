@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,20 @@ def test_an_incident_is_a_line_that_says_what_is_surest_and_where_the_rest_is() 
     ]
     (_, line, _) = summary(Outcome(watched=SEEN, incidents=(an_incident(1, a_finding("suspected", 2)),)), how_known="x")
     assert line.startswith("Probably rank 2 slows the job down: computation (S1) [suspected], step 100 to the end")
+
+
+def test_a_rank_that_was_slow_and_then_held_everybody_up_is_told_of_as_that() -> None:
+    hang = replace(a_finding("suspected", 2), id="h", kind="hang", cause="H1")
+    (_, line, _) = summary(
+        Outcome(watched=SEEN, incidents=(an_incident(1, a_finding("culprit", 2), hang),)), how_known="x"
+    )
+    assert line.startswith("Probably rank 2 holds the job up")
+
+
+def test_who_made_the_others_leave_has_not_left() -> None:
+    exit_of = replace(a_finding("suspected", 2), kind="exit", cause="H1")
+    (_, line, _) = summary(Outcome(watched=SEEN, incidents=(an_incident(1, exit_of),)), how_known="x")
+    assert line.startswith("Probably rank 2 made the job fail: did not enter a call that its peers wait in (H1)")
 
 
 def test_a_run_ends_in_ten_lines_however_much_was_found() -> None:
