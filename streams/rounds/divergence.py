@@ -36,12 +36,13 @@ class LastIterations:
         """Operation and bytes of the round in the place of `seq` one iteration before; `None` where it is not known.
 
         The place is found by counting: an iteration has as many rounds on this communicator as the one before had.
-        Where the round next to it does not repeat either, the count is not to be trusted.
+        Where the round next to it does not repeat either, the count is not to be trusted; nor where this iteration has
+        more of them already than the first one of the next (an evaluation).
         """
         sequence: SequenceKey = (communicator, None)
         blocks = self._sequences().get(sequence, [])
         span = self._previous_span(sequence) if blocks else None
-        if span is None:
+        if span is None or seq - span[1] > span[1] - span[0]:
             return None
         known: dict[int, tuple[str, int]] = {}
         for block in blocks:
