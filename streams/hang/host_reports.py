@@ -73,6 +73,11 @@ class HostReports:
         """Ranks whose process left before a time: whoever leaves a job that hangs already is not guilty of it."""
         return self._halted_before("exited", frozen_ns)
 
+    def is_done(self, rank: int) -> bool:
+        """Its process has left with exit code 0."""
+        process = self.processes.get(rank)
+        return process is not None and process.state == "exited" and process.exit_code == 0
+
     def _halted_before(self, state: str, frozen_ns: int | None) -> frozenset[int]:
         return frozenset(
             rank

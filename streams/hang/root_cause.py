@@ -54,17 +54,23 @@ def _halted(observed: HangObservations) -> RootCause | None:
     """Processes that are stopped or gone, and GPUs that have failed, where anybody waits for them."""
     host_reports, graph = observed.host_reports, observed.graph
     # Whoever has left and is waited for by nobody may have ended; whoever is stopped, or has lost its GPU, has not.
-    left = host_reports.exited(observed.frozen_ns) & {*graph.absent, *graph.idle, *graph.standing}
+    idle = _idle(observed)
+    left = host_reports.exited(observed.frozen_ns) & {*graph.absent, *idle, *graph.standing}
     halted = host_reports.stopped(observed.frozen_ns) | left
     failed = host_reports.failed_hardware()
     culprits = tuple(sorted({*halted, *failed}))
     if not culprits:
         return None
     is_inside = bool(failed) or any(rank in graph.standing for rank in culprits)
-    evidence: list[Evidence] = [NotEntered(ranks=(rank,)) for rank in culprits if rank in (*graph.absent, *graph.idle)]
+    evidence: list[Evidence] = [NotEntered(ranks=(rank,)) for rank in culprits if rank in (*graph.absent, *idle)]
     evidence += [host_reports.process(rank) for rank in sorted(halted)]
     evidence += failed.values()
     return RootCause(verdict="culprit", cause="H3" if is_inside else "H1", culprits=culprits, evidence=tuple(evidence))
+
+
+def _idle(observed: HangObservations) -> tuple[int, ...]:
+    """Ranks that stand nowhere, without those that are done: who has left in good order, and whom nobody waits for."""
+    return tuple(rank for rank in observed.graph.idle if not observed.host_reports.is_done(rank))
 
 
 def _behind(observed: HangObservations) -> RootCause | None:
@@ -113,7 +119,7 @@ def _absent(observed: HangObservations) -> RootCause | None:
     host_reports = observed.host_reports
     if not observed.graph.absent:
         return None
-    absent = tuple(sorted((*observed.graph.absent, *observed.graph.idle)))
+    absent = tuple(sorted((*observed.graph.absent, *_idle(observed))))
     outside = {rank: stack for rank in absent if (stack := host_reports.outside_of_calls(rank)) is not None}
     if outside and 2 * len(outside) <= len(absent) + len(observed.graph.waiting):
         others = tuple(rank for rank in absent if rank not in outside)
