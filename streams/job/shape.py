@@ -120,8 +120,10 @@ class ShapeWatch:
             self._reduced_bytes = [*self._reduced_bytes, *rounds.size_bytes.tolist()][-SHAPE_TIMES:]
 
     def noted(self, finding: Finding, communicators: Communicators, step_time_s: float) -> Finding:
-        """With the layout at its onset, where it names ranks and says that some may be gone."""
-        if finding.kind not in ("hang", "exit") or finding.onset is None or not finding.culprits:
+        """With the layout at its onset, where it names ranks, says that some may be gone, and steps have been made."""
+        if finding.kind not in ("hang", "exit") or not finding.culprits:
+            return finding
+        if finding.onset is None or finding.onset.step is None:
             return finding
         if not any(map(_may_be_gone, finding.evidence)):
             return finding
