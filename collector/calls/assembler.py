@@ -31,7 +31,7 @@ from collector.calls.transfer_rates import Transfers
 from pacehound.clock import ClockPair
 from pacehound.errors import InvalidEvent
 from pacehound.model.calls import DIRECTIONS, SOURCES, CallBatch
-from pacehound.model.codes import ALGORITHMS
+from pacehound.model.codes import ALGORITHMS, JOINING
 from pacehound.model.events import OPTIMIZER_STEP, Markers, Progress, Topology
 
 SEND, RECV = DIRECTIONS.index("send"), DIRECTIONS.index("recv")
@@ -498,6 +498,8 @@ class CallAssembler:
     def _note_closing(self, local: set[tuple[int, int]], ended: bool) -> None:
         for number, known in enumerate(self._table.known):
             here = {rank for attempt, rank in local if attempt == known.attempt and rank in known.members}
+            if known.name == JOINING:
+                here = set()  # whoever has not waited in it will not
             if not known.closed and (ended or here | set(known.host_ranks) <= set(known.left)):
                 self._closing.add(number)
 

@@ -18,6 +18,7 @@ from typing import Any
 
 from pacehound.instrument import exits, hold, native_hooks, torch_waits
 from pacehound.instrument.groups import DeviceTimes, WatchedGroup
+from pacehound.instrument.joining import Joining
 from pacehound.instrument.recorder import Recorder
 from pacehound.instrument.torch_calls import CallHooks, Pending, Tables
 from pacehound.instrument.torch_markers import Markers
@@ -53,6 +54,7 @@ class Instrument:
         self._pending = Pending()
         self._worlds = 0
         self._is_prepared = False
+        self._preparing = threading.Lock()  # who joins for long is told of by another thread
         self._tables: Tables | None = None
         self._members = threading.local()
 
@@ -66,6 +68,8 @@ class Instrument:
             )
             return
         c10d._register_process_group = self._after(c10d._register_process_group, self._joined)
+        joining = Joining(self._recorder, self._prepare, lambda: self._worlds)
+        c10d.init_process_group = joining.around(c10d.init_process_group)
         for name, left in (
             ("_unregister_process_group", self._left),
             ("_unregister_all_process_groups", self._left_all),
@@ -81,6 +85,7 @@ class Instrument:
 
     def after_fork(self) -> None:
         """In a forked child: the groups are the parent's."""
+        self._preparing = threading.Lock()
         self._groups.clear()
         self._pending.clear()
         torch_waits.forget()
@@ -200,9 +205,12 @@ class Instrument:
 
     def _prepare(self) -> None:
         """What a process needs once, at its first group: most processes never come here."""
-        if self._is_prepared:
-            return
-        self._is_prepared = True
+        with self._preparing:
+            if not self._is_prepared:
+                self._is_prepared = True
+                self._prepare_once()
+
+    def _prepare_once(self) -> None:
         import torch
         from torch._C._distributed_c10d import HookOpName
         from torch.optim.optimizer import register_optimizer_step_post_hook

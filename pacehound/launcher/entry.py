@@ -89,6 +89,7 @@ def run_command(
             )
         instrumented: Mapping[str, str] = environment(watch.run_dir.path, name, for_the_command, attempt)
         sampling = {
+            "PACEHOUND_JOIN_S": str(settings.hang.suspect_after_s),
             "PACEHOUND_OPS_EVERY_STEPS": str(settings.ops.every_steps),
             "PACEHOUND_OPS_WINDOW_STEPS": str(settings.ops.window_steps),
             "PACEHOUND_QUIET_OPS": str(int(settings.ops.every_steps == OpsSettings().every_steps)),

@@ -23,3 +23,7 @@ SOURCES = (
     "unknown", "c10d", "shim", "profiler", "flight_recorder", "ras", "inspector", "kineto", "otlp", "simulator",
     "profiler_launches",
 )  # fmt: skip
+
+JOINING = "init_process_group"
+"""The name of a communicator that has one call: the wait in torch's function of that name, of those ranks for whom it
+took long. Who came last has no part in it, and lacks nothing for that."""

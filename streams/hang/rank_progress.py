@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pacehound.model.codes import JOINING
 from pacehound.model.events import (
     MAX_WORLD_RANKS,
     NEVER,
@@ -163,7 +164,12 @@ class ProgressTable:
         slots, launched = self.column("sequence"), self.column("launched")
         most = np.full(len(self.sequences), np.iinfo(np.int64).min)
         np.maximum.at(most, slots, launched)
-        counts = [one.communicator not in self.blind and not (in_collectives and one.is_pair) for one in self.sequences]
+        counts = [
+            one.communicator not in self.blind
+            and self.names.get(one.communicator) != JOINING
+            and not (in_collectives and one.is_pair)
+            for one in self.sequences
+        ]
         is_less = (launched < most[slots]) & (launched != UNTOLD) & np.array(counts, np.bool_)[slots]
         return tuple(np.unique(self.column("rank")[is_less]).tolist())
 

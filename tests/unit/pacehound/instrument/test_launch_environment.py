@@ -43,7 +43,7 @@ def test_the_folder_holds_the_sitecustomize_that_loads_us() -> None:
 def test_what_runs_in_a_training_process_imports_nothing_but_the_standard_library() -> None:
     modules = [
         "torch_c10d", "torch_calls", "torch_waits", "torch_markers", "exits", "native_hooks", "build", "launch",
-        "bootstrap",
+        "bootstrap", "joining",
     ]  # fmt: skip
     code = (
         "import sys; before = set(sys.modules)\n"

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pacehound.model.codes import JOINING
 from pacehound.model.events import (
     CallSignature,
     ChannelTransfers,
@@ -610,6 +611,51 @@ def test_who_has_left_a_round_with_another_call_is_seen_in_its_rows():
     stage.mismatches["world", 7] = {0: CallSignature("broadcast", 8, "float32", root=0)}
     found = stage.cause()
     assert (found.cause, found.culprits) == ("H2", (0,))
+
+
+def an_evaluation_that_one_rank_goes_on_with(n_rounds: int) -> RootCause:
+    """Each iteration makes one call of 12 bytes, this one has made so many; rank 1 makes one more, the others train."""
+    stage = Stage()
+    times = 10 * np.arange(1, n_rounds + 2).reshape(-1, 1) + np.zeros((1, 4), np.int64)
+    block = rounds_at("world", (0, 1, 2, 3), times, times + 5, seq=list(range(n_rounds + 1)), size_bytes=12)
+    ranks = range(4)
+    stage.iterations = LastIterations(
+        rounds=[block], begins_ns=dict.fromkeys(ranks, 18), previous_begins_ns=dict.fromkeys(ranks, 5)
+    )
+    trained, evaluated = CallSignature("all_reduce", 999, "float32"), CallSignature("all_reduce", 3, "float32")
+    stage.mismatches["world", n_rounds + 1] = {0: trained, 1: evaluated, 2: trained, 3: trained}
+    return stage.cause()
+
+
+def test_an_iteration_with_more_calls_than_the_one_before_says_nothing_of_whose_call_is_strange():
+    """By the one before everybody but the rank that evaluates one batch too many would be (a real gloo job)."""
+    found = an_evaluation_that_one_rank_goes_on_with(10)
+    assert (found.verdict, found.cause, found.culprits) == ("suspected", "H2", (1,))
+
+
+def test_who_is_done_and_waited_for_by_nobody_holds_nobody_up():
+    """Two pairs of ranks that have nothing to do with each other: one has trained to its end (a real gloo job)."""
+    stage = Stage()
+    stage.at("left", 0, call(7), completed=6)
+    stage.at("left", 1, completed=6)
+    for rank in (2, 3):
+        stage.at("right", rank, completed=20)
+        process(stage, rank, "exited", exit_code=0)
+    found = stage.cause()
+    assert (found.verdict, found.cause, found.culprits) == ("suspected", "H1", (1,))
+    process(stage, 1, "exited", exit_code=0)
+    assert (stage.cause().verdict, stage.cause().culprits) == ("culprit", (1,))
+
+
+def test_who_did_not_wait_to_join_lacks_no_call():
+    table = Stage().table
+    table.on_topology(topology("early", (0, 1, 2, 3), name=JOINING))
+    stage = Stage(table=table)
+    for rank in (0, 2, 3):
+        stage.at("early", rank, launched=0, completed=0)
+    assert table.behind() == ()
+    stage.at("early", 0, call(0, "barrier"))
+    assert wait_graph(table, 0).absent == (1,)  # but whoever waits in it waits for who has not come
 
 
 def test_hardware_that_has_failed_names_its_rank():
