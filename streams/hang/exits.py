@@ -34,8 +34,14 @@ _POLITE = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
 _DID_NOT_COME = re.compile(r"\bRanks? (\d+(?:, \d+)*) failed to pass monitoredBarrier\b")
 """The words of torch (ProcessGroupGloo.cpp) in the error of rank 0, which collects the others."""
 
-_OWN_FAULT = frozenset({signal.SIGKILL, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE})
+_CRASHES = frozenset({signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE})
+
+_OWN_FAULT = frozenset({signal.SIGKILL, *_CRASHES})
 """Signals that only strike the process that they are meant for. An abort may be a watchdog's, for a peer's fault."""
+
+
+_WHO_SENT_IT = "who sent the signal, and why: the launcher, a scheduler, or the kernel for want of memory"
+_WHERE_IT_CRASHED = "where in the program: PYTHONFAULTHANDLER=1 makes a process print its stack when it crashes"
 
 
 class ExitWatch(Watch):
@@ -195,7 +201,11 @@ class ExitWatch(Watch):
         if len(everybody) > 1 and all(
             p.state == "exited" and p.signal in _OWN_FAULT and p.since_ns - first_ns <= SETTLE_NS for p in everybody
         ):
-            return EndedFromOutside(n_ranks=len(everybody), within_s=SETTLE_NS / 1e9)
+            crashes = [p.signal for p in everybody if p.signal in _CRASHES]
+            have_crashed = len(crashes) == len(everybody)
+            return EndedFromOutside(
+                n_ranks=len(everybody), within_s=SETTLE_NS / 1e9, signal=crashes[0] or 0 if have_crashed else 0
+            )
         asked = [
             p
             for p in everybody
@@ -227,7 +237,7 @@ class ExitWatch(Watch):
             lasting=True,
             pages=True,
             evidence=(why, *shown),
-            unseen=("who sent the signal, and why: the launcher, a scheduler, or the kernel for want of memory",),
+            unseen=(_WHERE_IT_CRASHED if why.signal in _CRASHES else _WHO_SENT_IT,),
         )
         held_up = self._hang.standstill()
         return finding if held_up is None else _explained(finding, _stood_before(held_up), have_failed=False)

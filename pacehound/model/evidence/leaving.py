@@ -65,7 +65,8 @@ class Left(Piece, frozen=True, kw_only=True, tag="left"):
 class EndedFromOutside(Piece, frozen=True, kw_only=True, tag="ended_from_outside"):
     """Why who was killed is not to blame.
 
-    All ranks were killed within a time; or one was asked to end so long before, by a signal: the launcher did both.
+    All ranks were killed within a time; or one was asked to end so long before, by a signal: the launcher did both. Of
+    all ranks, with a signal: it is one by which a process ends itself, so that all have crashed alike.
     """
 
     n_ranks: Int64 = 0
@@ -75,6 +76,11 @@ class EndedFromOutside(Piece, frozen=True, kw_only=True, tag="ended_from_outside
     signal: Int64 = 0
 
     def _sentence(self) -> str:
+        if self.first_rank is None and self.signal:
+            return (
+                f"all {self.n_ranks} ranks crashed within {self.within_s:g} s, by {signal_name(self.signal)}: by what "
+                "all of them do"
+            )
         if self.first_rank is None:
             return f"all {self.n_ranks} ranks were killed within {self.within_s:g} s: from outside"
         return (

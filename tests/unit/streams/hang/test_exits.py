@@ -102,6 +102,14 @@ def test_a_job_that_is_killed_whole_is_told_with_what_is_known_and_names_nobody(
     assert "who sent the signal" in finding.unseen[0]
 
 
+def test_a_job_of_which_all_ranks_crash_was_not_killed_from_outside() -> None:
+    """All ranks of torch 2.15 do with TORCH_DISTRIBUTED_DEBUG=DETAIL and gloo."""
+    finding = verdict(None, **{f"rank{rank}": -signal.SIGSEGV for rank in WORLD})
+    assert (finding.verdict, finding.culprits, finding.candidates) == ("unknown", (), WORLD)
+    assert words_of(finding)[0] == "all 4 ranks crashed within 2 s, by SIGSEGV: by what all of them do"
+    assert "PYTHONFAULTHANDLER" in finding.unseen[0]
+
+
 def test_what_held_a_job_up_that_was_killed_whole_is_told_and_makes_no_culprit_of_the_killed() -> None:
     held_up = RootCause(verdict="suspected", cause="H1", culprits=(2,))
     finding = verdict(held_up, rank0=KILLED, rank1=KILLED, rank2=KILLED, rank3=KILLED)
