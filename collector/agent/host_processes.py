@@ -29,6 +29,8 @@ class KnownProcess(msgspec.Struct, kw_only=True):
     detail: str = ""
     said_failed: bool | None = None
     """What its PH_EXIT record said, where it wrote one."""
+    has_ring: bool = True
+    """False: it was found by its environment, and has written nothing."""
 
 
 class HostProcesses:
@@ -73,7 +75,23 @@ class HostProcesses:
             self._known[key] = KnownProcess(
                 pid=header.pid, start_ticks=header.process_start_ticks, attempt=header.attempt, rank=header.rank
             )
-        self._known[key].rank = max(self._known[key].rank, header.rank)
+        known = self._known[key]
+        known.rank, known.has_ring = max(known.rank, header.rank), True
+        for other, process in list(self._known.items()):
+            if not process.has_ring and (process.attempt, process.rank) == (known.attempt, known.rank):
+                self._forget(other)  # it is a launcher of this one
+
+    def add_silent(self, found: RankProcess) -> None:
+        """A process is there whose rank has written nothing."""
+        if (found.attempt, found.rank) not in self.local_ranks():
+            self._known[found.pid, found.start_ticks] = KnownProcess(
+                pid=found.pid, start_ticks=found.start_ticks, attempt=found.attempt, rank=found.rank, has_ring=False
+            )
+
+    def _forget(self, key: tuple[int, int]) -> None:
+        del self._known[key]
+        if (watch := self._watches.pop(key, None)) is not None:
+            watch.close()
 
     def note_rank(self, header: RingHeader, rank: int) -> None:
         """A record says which rank its process is, where the header could not."""

@@ -44,6 +44,7 @@ from collector.calls.pending_records import RingRecords
 from collector.calls.ring_set import Refused, RingSet
 from collector.calls.transfer_rates import TransferSampler
 from collector.host.processes import PROC
+from collector.host.processes_of_run import ranks_of_run
 from pacehound.model.events import AgentCost, CommandResult, HostEvidence
 from pacehound.runtime.watched import Watched
 from pacehound.settings import AgentSettings, MessageForm, Settings
@@ -57,6 +58,8 @@ A completion is stamped and then written, by a thread that may lose its core in 
 that takes tens of milliseconds. What comes later still is sent, and counted as `late_rows`.
 """
 LOOK_NS = 200_000_000
+SILENT_LOOK_NS = 10_000_000_000
+"""While ranks wait for others to join, processes that have not are looked for so often: all of /proc is read for it."""
 UNSETTLED_RECORDS = 50_000
 UNREADABLE_END_NS = 2_000_000_000
 LAST_READS = 100
@@ -138,6 +141,7 @@ class Agent:
     ) -> None:
         self._folder = folder
         self._job = folder.job()
+        self._proc = proc
         self._outbox = outbox
         self.delivery = delivery
         self._cpu_ns = cpu_ns
@@ -189,7 +193,7 @@ class Agent:
         self.has_closed = state.has_closed
         self._read_records: list[RingRecords] = []
         self._unsettled = 0
-        self._next_look_ns = 0
+        self._next_look_ns = self._next_silent_look_ns = 0
         self._ended_file_since_ns: int | None = None
         self._has_exit_news = False
         self._read_at_ns = 0
@@ -299,6 +303,10 @@ class Agent:
         if now_ns < self._next_look_ns and not opened:
             return False
         self._next_look_ns = now_ns + LOOK_NS
+        if self.assembler.waits_for_others and now_ns >= self._next_silent_look_ns:
+            self._next_silent_look_ns = now_ns + SILENT_LOOK_NS
+            for process in ranks_of_run(self._folder.path, self._proc):
+                self.processes.add_silent(process)
         return self.processes.look(self._job.clock.to_unix_ns(now_ns))
 
     def _obey(self, now_ns: int) -> bool:

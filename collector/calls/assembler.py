@@ -138,6 +138,11 @@ class CallAssembler:
         return self._table.known
 
     @property
+    def waits_for_others(self) -> bool:
+        """Some ranks have waited for long to join the others, and do so still."""
+        return any(known.name == JOINING and not known.closed for known in self._table.known)
+
+    @property
     def tells_iterations(self) -> bool:
         """Whether there is something new to say when an iteration is over, and little before.
 

@@ -39,6 +39,10 @@ class ProcTree:
         for name, text in files.items():
             (self.root / str(pid) / name).write_text(text)
 
+    def run_by(self, pid: int, program: str) -> None:
+        """Which program a process runs."""
+        (self.root / str(pid) / "exe").symlink_to(program)
+
     def open_file(self, pid: int, descriptor: int, target: str) -> None:
         """Give a process an open descriptor."""
         folder = self.root / str(pid) / "fd"

@@ -8,10 +8,13 @@ from pathlib import Path
 import pytest
 
 from collector.agent.host_words import HostWords
+from collector.calls import rings
 from pacehound.model import codec
+from pacehound.model.codes import JOINING
 from pacehound.model.events import HostSample, ProcessState, Progress
 from pacehound.model.flushes import Flush
 from tests.fakes.agent_run import MS, UNIX_NS, AgentRun
+from tests.fakes.ring_file import HANDLE
 
 
 def last(run: AgentRun) -> ProcessState:
@@ -35,6 +38,54 @@ def test_a_stop_is_said_at_once_and_so_is_its_end(run: AgentRun) -> None:
     run.proc.put(100, state="R")
     run.step(250)
     assert last(run).state == "running"
+
+
+def begun(run: AgentRun, pid: int, rank: int) -> None:
+    """A launcher has begun the process of a rank of this run."""
+    run.proc.put(pid)
+    run.proc.run_by(pid, "/usr/bin/python3.11")
+    run.proc.say(pid, environ=f"PACEHOUND_RUN_DIR={run.path.absolute()}\0RANK={rank}\0")
+
+
+def told(run: AgentRun) -> dict[int, list[int]]:
+    """Of each rank that is told of now, the processes."""
+    found: dict[int, list[int]] = {}
+    for process in run.receiver.of(HostSample)[-1].processes:
+        found.setdefault(process.rank, []).append(process.pid)
+    return found
+
+
+def test_a_rank_that_others_wait_for_to_join_is_found_by_its_environment_until_it_does(run: AgentRun) -> None:
+    begun(run, 77, rank=1)
+    waiting = run.ring(0)
+    run.flush()
+    assert told(run) == {0: [100]}  # nobody waits
+    waiting.group([0, 1], name=JOINING, generation=-1)
+    waiting.launch(0, 900 * MS)
+    run.flush()
+    assert told(run) == {0: [100], 1: [77]}
+    run.proc.put(77, state="T")
+    run.step(250)
+    assert run.receiver.of(HostSample)[-1].processes[1].state == "stopped"
+    run.ring(1)  # it was a launcher of this one
+    run.step(1_100)
+    assert told(run) == {0: [100], 1: [101]}
+
+
+def test_nobody_keeps_a_communicator_open_for_who_did_not_wait_in_it(run: AgentRun) -> None:
+    late, waited = run.joined(1), run.ring(0)
+    waited.group([0, 1], name=JOINING, generation=-1, handle=bytes(16))
+    waited.launch(0, 900 * MS, handle=bytes(16))
+    run.flush()
+    assert run.agent.assembler.waits_for_others
+    waited.complete(0, run.now_ns, handle=bytes(16))
+    waited.raw(rings.DESTROY, b"", handle=bytes(16))
+    run.flush()
+    run.flush()
+    closed = {promise.communicator: promise.closed for promise in run.receiver.of(Progress)}
+    assert closed == {HANDLE.hex(): False, bytes(16).hex(): True}
+    assert not run.agent.assembler.waits_for_others
+    assert late
 
 
 def speaking(run: AgentRun) -> list[bool]:
