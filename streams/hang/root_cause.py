@@ -328,11 +328,33 @@ def _stall(observed: HangObservations) -> RootCause:
             evidence=(LaunchedFewer(rank=behind[0]),),
             unseen=(outside, *_dark(observed)),
         )
+    if (by_stacks := _outside_of_unseen_calls(observed)) is not None:
+        return by_stacks
     stacks = (host_reports.outside_of_calls(rank) for rank in sorted(host_reports.stacks))
     seen = tuple(stack for stack in stacks if stack is not None)
     everybody = tuple(sorted(host_reports.processes))
     return RootCause(
         verdict="unknown", cause=None, candidates=everybody, evidence=seen[:SHOWN], unseen=(outside, *_dark(observed))
+    )
+
+
+def _outside_of_unseen_calls(observed: HangObservations) -> RootCause | None:
+    """Ranks that stand in no call by their stacks, where most others do: in a `new_group` that not all make, say."""
+    host_reports = observed.host_reports
+    running = {rank for rank, process in host_reports.processes.items() if process.state == "running"}
+    looked_at = running & host_reports.stacks.keys()
+    apart = tuple(sorted(rank for rank in looked_at if not host_reports.is_in_unseen_call(rank)))
+    if not apart or 2 * len(apart) >= len(looked_at):
+        return None
+    outside = [stack for rank in apart if (stack := host_reports.outside_of_calls(rank)) is not None]
+    is_sure = len(outside) == len(apart) and looked_at == running
+    return RootCause(
+        verdict="culprit" if is_sure else "suspected",
+        cause="H1",
+        culprits=apart,
+        candidates=tuple(sorted(running - looked_at)),
+        evidence=(Apart(ranks=apart, by="stacks"), *outside[:SHOWN]),
+        unseen=() if is_sure else (f"what these ranks do instead: {_missing_stack(observed, apart)}",),
     )
 
 

@@ -113,7 +113,9 @@ class NotFinished(OfRanks, frozen=True, kw_only=True, tag="not_finished"):
 class Apart(OfRanks, frozen=True, kw_only=True, tag="apart"):
     """Ranks that differ from those they wait with, and in what."""
 
-    by: Literal["order", "order of most", "own past", "all others", "open sends", "device not begun", "every call"]
+    by: Literal[
+        "order", "order of most", "own past", "all others", "open sends", "device not begun", "every call", "stacks"
+    ]
 
     ABOUT: ClassVar = ("ranks", "by")
 
@@ -127,6 +129,7 @@ class Apart(OfRanks, frozen=True, kw_only=True, tag="apart"):
             "open sends": f"{who} {have(self.n_ranks)} sends open, which need not hold anybody",
             "device not begun": f"the devices of {who} have not begun what those of the others have",
             "every call": f"{who} is in every call that does not move, and nobody else is",
+            "stacks": f"by the stacks {who} {does(self.n_ranks, 'stand')} in no call; most others do, in an unseen one",
         }[self.by]
 
 

@@ -613,6 +613,21 @@ def test_who_has_left_a_round_with_another_call_is_seen_in_its_rows():
     assert (found.cause, found.culprits) == ("H2", (0,))
 
 
+@pytest.mark.parametrize(("doing", "verdict"), [("unknown", "suspected"), ("storage", "culprit")])
+def test_who_stands_in_no_call_by_its_stack_while_most_others_do_has_not_entered_it(doing, verdict):
+    """A group that one rank does not make: making it is no call (a real gloo job)."""
+    stage = Stage()
+    for rank in range(4):
+        stage.at("world", rank, launched=7, completed=7)
+        process(stage, rank, "running")
+        stack(stage, rank, doing if rank == 1 else "in_call")
+    found = stage.cause()
+    assert (found.verdict, found.cause, found.culprits) == (verdict, "H1", (1,))
+    assert "by the stacks rank 1 stands in no call" in found.evidence[0].words
+    stack(stage, 0, "unknown")
+    assert stage.cause().culprits == ()  # no more than half of them are
+
+
 def an_evaluation_that_one_rank_goes_on_with(n_rounds: int) -> RootCause:
     """Each iteration makes one call of 12 bytes, this one has made so many; rank 1 makes one more, the others train."""
     stage = Stage()
