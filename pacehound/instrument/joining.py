@@ -27,6 +27,7 @@ LEAST_S = 10.0
 """Ranks that load a model before they join come seconds after each other."""
 
 _MOST_S = 1.0
+"""So long the script waits for our thread to end, which takes microseconds."""
 
 
 class Joining:
@@ -102,7 +103,6 @@ class _Wait:
         self._rank, self._world_size = rank, world_size
         self._generation = generation
         self._since_ns = time.monotonic_ns()
-        self._lock = threading.Lock()
         self._is_over = False
         self._told: tuple[WatchedGroup, Call] | None = None
         self._timer = threading.Timer(long_s, self._tell)
@@ -111,46 +111,43 @@ class _Wait:
 
     def _tell(self) -> None:
         """It takes long; on the thread of the timer."""
-        with self._lock:
-            if self._is_over:
+        if self._is_over:
+            return
+        try:
+            self._recorder.rank, self._recorder.world_size = self._rank, self._world_size
+            self._prepare()
+            self._recorder.start()
+            if not self._recorder.is_on:
                 return
-            try:
-                self._recorder.rank, self._recorder.world_size = self._rank, self._world_size
-                self._prepare()
-                self._recorder.start()
-                if not self._recorder.is_on:
-                    return
-                group = WatchedGroup(
-                    self._recorder,
-                    JOINING,
-                    range(self._world_size),
-                    generation=self._generation,
-                    is_world=True,
-                    backend="gloo",  # of which c10d's calls are seen to end
-                    timeout_ms=0,
-                    ended_by_future=frozenset(),
-                )
-                group.announce(self._since_ns)
-                seq = group.number(-1, layout.NONE)
-                call = Call(OPS.index("barrier"), 0, layout.NONE, 0, -1, seq, 0, self._since_ns)
-                group.launch(call)
-                self._told = group, call
-            except Exception as error:
-                self._recorder.fail("a long init_process_group", error)
+            group = WatchedGroup(
+                self._recorder,
+                JOINING,
+                range(self._world_size),
+                generation=self._generation,
+                is_world=True,
+                backend="gloo",  # of which c10d's calls are seen to end
+                timeout_ms=0,
+                ended_by_future=frozenset(),
+            )
+            group.announce(self._since_ns)
+            seq = group.number(-1, layout.NONE)
+            call = Call(OPS.index("barrier"), 0, layout.NONE, 0, -1, seq, 0, self._since_ns)
+            group.launch(call)
+            self._told = group, call
+        except Exception as error:
+            self._recorder.fail("a long init_process_group", error)
 
     def end(self, flags: int) -> None:
         """It has returned, or raised."""
+        self._is_over = True
         self._timer.cancel()
-        with self._lock:
-            self._is_over = True
         self._timer.join(_MOST_S)  # a script that forks next has no thread of ours
-        with self._lock:
-            if self._told is None or not self._recorder.is_on:
-                return
-            group, call = self._told
-            try:
-                group.complete(call, time.monotonic_ns(), flags)
-                if not flags:
-                    group.destroy()
-            except Exception as error:
-                self._recorder.fail("a long init_process_group", error)
+        if self._timer.is_alive() or self._told is None or not self._recorder.is_on:
+            return
+        group, call = self._told
+        try:
+            group.complete(call, time.monotonic_ns(), flags)
+            if not flags:
+                group.destroy()
+        except Exception as error:
+            self._recorder.fail("a long init_process_group", error)
