@@ -148,7 +148,7 @@ class ExitWatch(Watch):
             finding = _explained(finding, _stood_before(held_up))
         elif deserters := self._deserters(first_ns):
             return [_deserted(finding, deserters, first)]
-        elif missing := self._missed_in_a_barrier(left):
+        elif missing := self._missed_in_a_barrier():
             finding = _explained(finding, missing)
         self._finding = finding
         return [replace(found, version=0) for found in self._look_again(finding, moment)] or [finding]
@@ -159,9 +159,13 @@ class ExitWatch(Watch):
         ranks = self._hang.left_behind(sorted(done))
         return [done[rank] for rank in ranks] if 2 * len(ranks) < len(self._processes) else []
 
-    def _missed_in_a_barrier(self, left: list[ProcessState]) -> RootCause | None:
-        """Who did not come to a monitored barrier, by the errors of those who did."""
-        said = {int(rank) for p in left for found in _DID_NOT_COME.findall(p.detail) for rank in found.split(", ")}
+    def _missed_in_a_barrier(self) -> RootCause | None:
+        """Who did not come to a monitored barrier, by the error of the rank that collects them.
+
+        It need not have left first, nor by itself: the launcher may have ended it for another one that failed.
+        """
+        errors = " ".join(process.detail for process in self._processes.values())
+        said = {int(rank) for ranks in _DID_NOT_COME.findall(errors) for rank in ranks.split(", ")}
         ranks = tuple(sorted(said & self._processes.keys()))
         if not ranks or len(ranks) < len(said):
             return None

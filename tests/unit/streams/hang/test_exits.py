@@ -247,10 +247,10 @@ def test_whose_calls_have_all_ended_and_who_stays_has_gone_on(stuck: Job) -> Non
     assert stuck.watch.standstill() is None
 
 
-def fails_in_a_barrier(words: str) -> Finding:
+def fails_in_a_barrier(words: str, status: int = 1) -> Finding:
     """Rank 0 fails with these words, and two more with it."""
     watch = ExitWatch("j", 0, HeldUp(None))
-    said = sample(10 * SECOND_NS, rank0=1, rank2=1, rank3=1)
+    said = sample(10 * SECOND_NS, rank0=status, rank2=1, rank3=status)
     watch.hear(replace(said, processes=(replace(said.processes[0], detail=words), *said.processes[1:])), 5)
     (finding,) = watch.on_tick(Moment(now_ns=10 * SECOND_NS + SETTLE_NS, step=5))
     return finding
@@ -260,6 +260,10 @@ def test_who_did_not_come_to_a_monitored_barrier_is_named_by_the_error_of_who_co
     found = fails_in_a_barrier("RuntimeError: [Rank 0]: Rank 1 failed to pass monitoredBarrier in 8000 ms")
     assert (found.verdict, found.cause, found.culprits) == ("suspected", "H1", (1,))
     assert words_of(found)[0] == "rank 1: did not come to torch's monitored_barrier, by its error"
+    ended = fails_in_a_barrier(
+        "RuntimeError: [Rank 0]: Rank 1 failed to pass monitoredBarrier in 8000 ms", -signal.SIGTERM
+    )
+    assert ended.culprits == (1,)  # though rank 2 is the only one that left by itself
     several = fails_in_a_barrier("RuntimeError: [Rank 0]: Ranks 1, 3 failed to pass monitoredBarrier in 8000 ms")
     assert several.culprits == (1, 3)
 
