@@ -53,6 +53,8 @@ class ValueCodec:
         for cls in known:
             self._twins.decoder(cls)
         self.parts = {cls: self._parts(cls) for cls in known}
+        self._left_out = {cls: _left_out(cls) for cls in known}
+        self._holding = {cls: self._fields_with_defaults(cls) for cls in known}
 
     def encode(self, cls: type, values: Sequence[object]) -> bytes:
         """Some values of a class, and of no other; `msgspec.ValidationError`: a field holds what it must not."""
@@ -73,7 +75,34 @@ class ValueCodec:
         twins = self._twins if is_as_here else _Twins(written, self._hints)
         twin_values = twins.decoder(cls).decode(content)
         values: list[Any] = msgspec.convert(twin_values, self._lists[cls], from_attributes=True)
+        if self._left_out[cls] or self._holding[cls]:
+            for value in values:
+                self._give_defaults(value)
         return values
+
+    def _fields_with_defaults(self, cls: type) -> tuple[str, ...]:
+        """Those that may hold a struct which leaves out its defaults."""
+        return tuple(
+            name
+            for name, hint in self._hints[cls].items()
+            if any(self._left_out[one] for part in _classes_in(hint) for one in (part, *self.parts[part]))
+        )
+
+    def _give_defaults(self, value: object) -> None:
+        """What is equal to a default is that default.
+
+        A struct leaves a default out where it has that very object. Text that was read is another one: what follows
+        from a state that was read would be written longer than what follows from the state that was written.
+        """
+        if type(value) is tuple:
+            for one in value:
+                self._give_defaults(one)
+            return
+        for name, default in self._left_out.get(type(value), {}).items():
+            if getattr(value, name) == default:
+                msgspec.structs.force_setattr(value, name, default)  # type: ignore[arg-type]
+        for name in self._holding.get(type(value), ()):
+            self._give_defaults(getattr(value, name))
 
     def _parts(self, cls: type) -> tuple[type, ...]:
         found: dict[type, None] = {cls: None}
@@ -135,6 +164,14 @@ def _names_of(cls: type) -> tuple[str, ...]:
     if known is None:
         raise ValueError(f"{cls} is neither a dataclass nor a struct")
     return tuple(name for name, _ in known)
+
+
+def _left_out(cls: type) -> dict[str, str | float]:
+    """Text and fractions that a struct leaves out, by field; other defaults are the same object wherever they occur."""
+    if not issubclass(cls, msgspec.Struct) or not cls.__struct_config__.omit_defaults:
+        return {}
+    defaults = ((field.name, field.default) for field in msgspec.structs.fields(cls))
+    return {name: default for name, default in defaults if isinstance(default, (str, float))}
 
 
 def _classes_in(hint: Any) -> list[type]:

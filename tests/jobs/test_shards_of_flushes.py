@@ -133,19 +133,14 @@ def test_a_shard_concludes_what_its_communicators_do_and_is_closed_with_them() -
     assert shard.on_event(next(event for event in said_at_once() if isinstance(event, Flush))) == []
 
 
-def told_as(one: object) -> object:
-    """Columns by their bytes, as they are compared."""
-    return codec.encode(one) if isinstance(one, Rounds) else one
-
-
 def test_a_shard_goes_on_from_its_snapshot_and_says_the_same_at_each_flush() -> None:
     flushes, states = flushes_said(), state_codec(SETTINGS)
     whole, again = Shard(SETTINGS), Shard(SETTINGS)
     n_rounds = 0
     for flush in flushes:
         wanted, found = whole.on_event(flush), again.on_event(flush)
-        # What it says is numbered: who goes on must say it behind the same word.
-        assert list(map(told_as, found)) == list(map(told_as, wanted))
+        # What it says is numbered: who goes on must say it behind the same word, in the same bytes.
+        assert list(map(codec.encode, found)) == list(map(codec.encode, wanted))
         n_rounds += sum(isinstance(one, Rounds) for one in found)
         read = states.decode(states.encode(again))
         assert isinstance(read, Shard)

@@ -46,6 +46,17 @@ def test_parts_come_back_as_they_were(cls: type, data: st.DataObject) -> None:
     assert repr(again) == repr(values)
 
 
+def test_what_follows_from_a_value_that_was_read_is_written_as_before() -> None:
+    """A struct leaves out a default where it has that very object, and text that was read is another one."""
+    call = events.OpenCall(seq=1, op="barrier", count=0, dtype="int8", launch_ns=5)
+    rank = events.RankProgress(rank=1, open=(call, msgspec.structs.replace(call, direction="send")))
+    progress = events.Progress(job="j", attempt=0, time_ns=5, host="h", communicator="c", ranks=(rank,))
+    for value in (call, rank, progress):
+        cls = type(value)
+        (again,) = CODEC.decode(cls, CODEC.fields, CODEC.encode(cls, [value]))
+        assert msgspec.json.encode(again) == msgspec.json.encode(value)
+
+
 def test_damaged_values_are_refused_or_right() -> None:
     """As right as types and the events' own checks can tell."""
     rank = events.RankProgress(rank=1, open=(events.OpenCall(seq=1, op="barrier", count=0, dtype="int8", launch_ns=5),))
