@@ -1,8 +1,9 @@
 """Real gloo jobs with one fault each: is the verdict right, every time?
 
-`faulty_job.py` is run as a user would run it, by `pacehound run -- torchrun …`, with an agent and an embedded head, and
-does one thing wrong. Right is a verdict of the right kind and class that names who did it and nobody else; where there
-is nobody to name, nobody is named. The ranks that a fault strikes change from run to run.
+`faulty_job.py`, or `standing_job.py` with loops of other shapes, is run as a user would run it, by
+`pacehound run -- torchrun …`, with an agent and an embedded head, and does one thing wrong. Right is a verdict of the
+right kind and class that names who did it and nobody else; where there is nobody to name, nobody is named. The ranks
+that a fault strikes change from run to run.
 
 `make prove` runs each fault ten times, and a slow link; every run is made, also after one that was wrong, and a table
 of all of them is printed at the end. `make test` runs a killed rank once, on two hosts (test_two_hosts.py), a slow rank
@@ -28,6 +29,7 @@ from bench.rig import realjob
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 SCRIPT = Path(__file__).with_name("faulty_job.py")
+STANDING = Path(__file__).with_name("standing_job.py")
 RUNS = int(os.environ.get("PROOF_RUNS", "10"))
 
 Findings = list[dict[str, Any]]
@@ -49,6 +51,8 @@ class Case:
         `hang.suspect_after_s` of the run.
     survives
         Whether the job ends well all the same.
+    script
+        What takes the arguments.
 
     """
 
@@ -59,6 +63,7 @@ class Case:
     n_struck: int = 1
     suspect_after_s: float = 2.0
     survives: bool = False
+    script: Path = SCRIPT
 
 
 def names(kinds: str, causes: str, *, surely: bool = True) -> Callable[[Findings, tuple[int, ...]], bool]:
@@ -92,6 +97,7 @@ def nobody(findings: Findings, struck: tuple[int, ...]) -> bool:
 SLOW = ("--since", 100, "--until", 310, "--iterations", 350)
 HUNG = ("--since", 50, "--iterations", 90, "--timeout-s", 8)
 MISMATCH = names("hang exit", "H2")
+STANDS = names("hang", "H1", surely=False)
 
 CASES = (
     Case("slow computation", ("slow", *SLOW), names("slow", "S1"), survives=True),
@@ -151,6 +157,30 @@ CASES = (
         n_struck=0,
         survives=True,
     ),
+    Case("a stage stands between its calls", ("stage", *HUNG), STANDS, script=STANDING),
+    Case("a rank of a ring stands", ("ring", *HUNG), STANDS, script=STANDING),
+    Case("a pair stands, the other one is done", ("pairs", *HUNG), STANDS, script=STANDING),
+    Case(
+        "evaluates a batch too many",
+        ("evaluation", *HUNG),
+        names("hang exit", "H2", surely=False),
+        script=STANDING,
+    ),
+    Case(
+        "does not come to a monitored barrier",
+        ("monitored", *HUNG, "--timeout-s", 30),
+        names("exit", "H1", surely=False),
+        suspect_after_s=30.0,
+        script=STANDING,
+    ),
+    Case("does not make a group", ("new_group", *HUNG, "--timeout-s", 20), STANDS, script=STANDING),
+    Case("all crash", ("crash", *HUNG), nobody, n_struck=0, script=STANDING),
+    Case(
+        "is slow, and then stands",
+        ("slow_then_still", "--since", 100, "--iterations", 120),
+        names("slow hang", "S1 H1", surely=False),
+        script=STANDING,
+    ),
 )
 
 
@@ -158,7 +188,9 @@ def run_once(folder: Path, case: Case, number: int) -> tuple[Findings, tuple[int
     """Run the job with its fault; the findings of all incidents, and who was struck."""
     folder.mkdir()
     struck = tuple(sorted((number + 3 * index) % case.n_ranks for index in range(case.n_struck)))
-    command = realjob.torchrun(*case.arguments, "--seed", number, "--who", *struck, ranks=case.n_ranks, script=SCRIPT)
+    command = realjob.torchrun(
+        *case.arguments, "--seed", number, "--who", *struck, ranks=case.n_ranks, script=case.script
+    )
     run = realjob.start(folder, command, settings=[f"hang.suspect_after_s={case.suspect_after_s}"])
     try:
         if case.arguments[0] == "stops":
