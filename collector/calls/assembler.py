@@ -502,9 +502,9 @@ class CallAssembler:
 
     def _note_closing(self, local: set[tuple[int, int]], ended: bool) -> None:
         for number, known in enumerate(self._table.known):
-            here = {rank for attempt, rank in local if attempt == known.attempt and rank in known.members}
-            if known.name == JOINING:
-                here = set()  # whoever has not waited in it will not
+            # Others may yet join it; whoever has not waited to join will not.
+            others = local if known.name != JOINING else set()
+            here = {rank for attempt, rank in others if attempt == known.attempt and rank in known.members}
             if not known.closed and (ended or here | set(known.host_ranks) <= set(known.left)):
                 self._closing.add(number)
 

@@ -23,7 +23,7 @@ _PIDFD_INFO_BYTES = 64
 _PIDFD_INFO_EXIT = 1 << 3
 _EXIT_STATUS_OFFSET = 60
 
-_STATE, _START_TICKS, _EXIT_STATUS = 0, 19, 49  # fields 3, 22 and 52, counted after the command's ')'
+_STATE, _PARENT, _START_TICKS, _EXIT_STATUS = 0, 1, 19, 49  # fields 3, 4, 22 and 52, counted after the command's ')'
 _RUN_STATES: dict[str, RunState] = {"T": "stopped", "t": "stopped", "Z": "exited", "X": "exited", "x": "exited"}
 
 
@@ -32,6 +32,7 @@ class ProcessStat:
     """What /proc says about one process."""
 
     state: RunState
+    parent: int
     start_ticks: int
     wait_status: int
 
@@ -62,6 +63,7 @@ def parse_stat(text: str) -> ProcessStat:
         raise ValueError(f"not a line of /proc/<pid>/stat: {text[:80]!r}")
     return ProcessStat(
         state=_RUN_STATES.get(fields[_STATE], "running"),
+        parent=int(fields[_PARENT]),
         start_ticks=int(fields[_START_TICKS]),
         wait_status=int(fields[_EXIT_STATUS]),
     )
@@ -73,6 +75,16 @@ def read_stat(pid: int, proc: Path = PROC) -> ProcessStat | None:
         return parse_stat((proc / str(pid) / "stat").read_text(errors="replace"))
     except (FileNotFoundError, ProcessLookupError):
         return None
+
+
+def environment_of(pid: int, proc: Path = PROC) -> list[tuple[bytes, bytes]]:
+    """The variables with which a process was begun, in order; none where it is somebody else's, or gone."""
+    try:
+        entries = (proc / str(pid) / "environ").read_bytes().split(b"\0")
+    except OSError:
+        return []
+    pairs = (entry.partition(b"=") for entry in entries if entry)
+    return [(name, value) for name, _, value in pairs]
 
 
 def sighting_of_exit(wait_status: int) -> Sighting:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from collector.host.processes import PROC, read_stat
+from collector.host.processes import PROC, ProcessStat, environment_of, read_stat
 from collector.host.rank_process import RankProcess
 
 
@@ -17,39 +17,30 @@ def ranks_of_run(run_dir: Path, proc: Path = PROC) -> list[RankProcess]:
     What a rank has begun itself has its environment, too: of such processes the first Python one is the rank's. Ranks
     that are forks of one process have that one's environment, and are not found.
     """
-    folder, found = str(run_dir.absolute()), {}
+    folder = str(run_dir.absolute())
+    found: dict[int, tuple[int, int, ProcessStat]] = {}
     for entry in proc.iterdir():
-        if entry.name.isdigit() and (environ := _environ(entry)).get("PACEHOUND_RUN_DIR") == folder:
-            with contextlib.suppress(KeyError, ValueError, OSError):
-                found[int(entry.name)] = _attempt(environ), int(environ["RANK"]), _parent(entry), _is_python(entry)
-    ranks = []
-    for pid, (attempt, rank, parent, is_python) in sorted(found.items()):
-        above = found.get(parent)
-        if not is_python or (above is not None and above[:2] == (attempt, rank) and above[3]):
+        environ = _environment(int(entry.name), proc) if entry.name.isdigit() else {}
+        if environ.get("PACEHOUND_RUN_DIR") != folder:
             continue
-        stat = read_stat(pid, proc)
-        if stat is not None and stat.state != "exited":
-            ranks.append(RankProcess(attempt=attempt, rank=rank, pid=pid, start_ticks=stat.start_ticks))
-    return ranks
+        with contextlib.suppress(KeyError, ValueError, OSError):
+            stat = read_stat(int(entry.name), proc)
+            if stat is not None and _is_python(entry):
+                found[int(entry.name)] = _attempt(environ), int(environ["RANK"]), stat
+    return [
+        RankProcess(attempt=attempt, rank=rank, pid=pid, start_ticks=stat.start_ticks)
+        for pid, (attempt, rank, stat) in sorted(found.items())
+        if stat.state != "exited" and (stat.parent not in found or found[stat.parent][:2] != (attempt, rank))
+    ]
 
 
-def _environ(process: Path) -> dict[str, str]:
-    """That with which it was begun; nothing where it is somebody else's, or gone."""
-    try:
-        entries = (process / "environ").read_bytes().split(b"\0")
-    except OSError:
-        return {}
-    pairs = (os.fsdecode(entry).partition("=") for entry in entries if entry)
-    return {name: value for name, _, value in pairs}
+def _environment(pid: int, proc: Path) -> dict[str, str]:
+    return {os.fsdecode(name): os.fsdecode(value) for name, value in environment_of(pid, proc)}
 
 
 def _attempt(environ: Mapping[str, str]) -> int:
     """As the process will say it (`pacehound/instrument/recorder.py`)."""
     return int(environ.get("PACEHOUND_ATTEMPT", 0)) + int(environ.get("TORCHELASTIC_RESTART_COUNT", 0))
-
-
-def _parent(process: Path) -> int:
-    return int((process / "stat").read_text(errors="replace").rpartition(")")[2].split()[1])
 
 
 def _is_python(process: Path) -> bool:

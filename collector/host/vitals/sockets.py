@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from collector.host.processes import PROC
+from collector.host.processes import PROC, environment_of
 from collector.host.rank_process import RankProcess
 from collector.host.vitals import tcp_info
 from collector.host.vitals.tcp_info import TcpConnection
@@ -135,12 +135,7 @@ def _socket_inodes(pid: int, proc: Path) -> list[int]:
 
 def _store_port(pid: int, proc: Path) -> int:
     """The port of the rendezvous store, as the process was started with it; -1 where that does not tell."""
-    try:
-        environ = (proc / str(pid) / "environ").read_bytes()
-    except OSError:
-        return -1
-    for entry in environ.split(b"\0"):
-        name, _, value = entry.partition(b"=")
+    for name, value in environment_of(pid, proc):
         if name == b"MASTER_PORT" and value.isdigit():
             return int(value)
     return -1
