@@ -17,7 +17,7 @@ from typing import Any
 
 from pacehound.instrument import layout
 from pacehound.instrument.groups import Call, WatchedGroup
-from pacehound.instrument.recorder import Recorder
+from pacehound.instrument.recorder import Recorder, integer
 from pacehound.model.codes import JOINING, OPS
 
 LONG_S = 30.0
@@ -77,7 +77,7 @@ class Joining:
         if self._recorder.is_broken or given.get("_ranks"):
             return None
         rank, world_size = (
-            int(environ.get(variable, -1)) if given.get(name, -1) < 0 else int(given[name])
+            integer(environ, variable, -1) if given.get(name, -1) < 0 else int(given[name])
             for name, variable in (("rank", "RANK"), ("world_size", "WORLD_SIZE"))
         )
         if not 0 <= rank < world_size or world_size < 2:

@@ -45,10 +45,10 @@ class Recorder:
         self.run_dir = run_dir
         self.job = environ.get("PACEHOUND_JOB", "")
         # The run's own, and torchrun's restarts within it.
-        self.attempt = _integer(environ, "PACEHOUND_ATTEMPT", 0) + _integer(environ, "TORCHELASTIC_RESTART_COUNT", 0)
-        self.rank = _integer(environ, "RANK", -1)
-        self.local_rank = _integer(environ, "LOCAL_RANK", -1)
-        self.world_size = _integer(environ, "WORLD_SIZE", -1)
+        self.attempt = integer(environ, "PACEHOUND_ATTEMPT", 0) + integer(environ, "TORCHELASTIC_RESTART_COUNT", 0)
+        self.rank = integer(environ, "RANK", -1)
+        self.local_rank = integer(environ, "LOCAL_RANK", -1)
+        self.world_size = integer(environ, "WORLD_SIZE", -1)
         self.native: Any = None
         self.hold: Any = None
         self.is_on = False
@@ -196,7 +196,8 @@ class Recorder:
         self._numbers = itertools.count()
 
 
-def _integer(environ: Mapping[str, str], name: str, default: int) -> int:
+def integer(environ: Mapping[str, str], name: str, default: int) -> int:
+    """A variable of the environment that is a whole number; the default where it is none."""
     try:
         return int(environ[name])
     except (KeyError, ValueError):

@@ -205,11 +205,8 @@ class ExitWatch(Watch):
         if len(everybody) > 1 and all(
             p.state == "exited" and p.signal in _OWN_FAULT and p.since_ns - first_ns <= SETTLE_NS for p in everybody
         ):
-            crashes = [p.signal for p in everybody if p.signal in _CRASHES]
-            have_crashed = len(crashes) == len(everybody)
-            return EndedFromOutside(
-                n_ranks=len(everybody), within_s=SETTLE_NS / 1e9, signal=crashes[0] or 0 if have_crashed else 0
-            )
+            crash = everybody[0].signal if all(p.signal in _CRASHES for p in everybody) else None
+            return EndedFromOutside(n_ranks=len(everybody), within_s=SETTLE_NS / 1e9, signal=crash or 0)
         asked = [
             p
             for p in everybody

@@ -214,8 +214,11 @@ class WaitGraph:
 
 def open_for(table: ProgressTable, open_for_ns: int) -> BoolArray:
     """Which slots have a call that their host has reported open for so long."""
-    is_open: BoolArray = table.column("open_seq") != NOT_OPEN
-    is_open &= table.column("open_ns") + open_for_ns <= table.column("reported_ns")
+    return _open_for(table, table.column("open_seq"), table.column("open_ns"), open_for_ns)
+
+
+def _open_for(table: ProgressTable, open_seq: Int64Array, open_ns: Int64Array, open_for_ns: int) -> BoolArray:
+    is_open: BoolArray = (open_seq != NOT_OPEN) & (open_ns + open_for_ns <= table.column("reported_ns"))
     return is_open
 
 
@@ -235,7 +238,7 @@ def wait_graph(
     rank, sequence = table.column("rank"), table.column("sequence")
     open_seq, open_ns = _not_arrived(table)
     n_ranks = int(rank.max(initial=-1)) + 1
-    is_open = (open_seq != NOT_OPEN) & (open_ns + open_for_ns <= table.column("reported_ns"))
+    is_open = _open_for(table, open_seq, open_ns, open_for_ns)
     if table.blind:
         is_blind = np.array([c.communicator in table.blind for c in table.sequences], np.bool_)
         is_open &= ~is_blind[sequence]
