@@ -10,7 +10,7 @@ from alerts.advice import advice
 from alerts.ledger import State
 from alerts.severity import Level
 from alerts.thresholds import SHOWN_CULPRITS, SHOWN_JOBS
-from pacehound.model.events import Decision, Finding, Incident, foremost
+from pacehound.model.events import HALTS, Decision, Finding, Incident, foremost
 from pacehound.model.identity import event_id
 from pacehound.model.plain import plain
 
@@ -186,7 +186,7 @@ def summary(incident: Incident, state: str = "") -> str:
 
 def _cost(incident: Incident) -> str:
     cost = incident.cost
-    halted = any(finding.kind in ("hang", "exit") for finding in incident.findings)
+    halted = any(finding.kind in HALTS for finding in incident.findings)
     rate = f"all {cost.ranks} ranks stand still" if halted and cost.ranks else ""
     worst = max((f.magnitude for f in incident.findings if f.magnitude is not None), default=0.0)
     if not rate and worst > 0 and cost.ranks:

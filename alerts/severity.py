@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from alerts.importance import Importance
-from pacehound.model.events import Finding, Incident
+from pacehound.model.events import HALTS, Finding, Incident
 
 Level = Literal["none", "ticket", "page", "halt"]
 RANK: Mapping[Level, int] = {"none": 0, "ticket": 1, "page": 2, "halt": 3}
@@ -16,7 +16,6 @@ RANK: Mapping[Level, int] = {"none": 0, "ticket": 1, "page": 2, "halt": 3}
 # Work that was meant: a checkpoint, an evaluation, another batch size.
 _MEANT = {"planned", "change"}
 _MAY_WAIT = {"slow", "intermittent", "blind"}
-_HALTS = {"hang", "exit"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +62,7 @@ def severity(incident: Incident, importance: Importance, page_lost_ranks: float)
     weight = importance.of(incident.job)
     if weight == 0:
         return Severity(level="none", reason="its job is of no importance")
-    halts = any(finding.kind in _HALTS for finding in waking)
+    halts = any(finding.kind in HALTS for finding in waking)
     lost = _lost_ranks(waking, incident.cost.ranks, halts=halts)
     said = f"{lost:.3g} of {incident.cost.ranks} ranks are lost" if lost is not None else "what is lost is not known"
     if weight != 1:

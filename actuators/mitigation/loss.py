@@ -6,12 +6,11 @@ from collections.abc import Sequence
 
 from actuators.mitigation.actions import AFTER_EXIT, HELPS, Action
 from actuators.mitigation.thresholds import HOPELESS_AFTER_S
-from pacehound.model.events import Finding, Incident
+from pacehound.model.events import HALTS, Finding, Incident
 
 # Of the findings of an incident the gravest decides. What is not here (planned, change of work, blind) calls for
 # no action on the job.
 _GRAVEST_FIRST = ("hang", "exit", "slow", "intermittent")
-_STANDING = ("hang", "exit")
 
 
 def gravest(findings: Sequence[Finding], *, is_over: bool = False) -> Finding | None:
@@ -39,7 +38,7 @@ def candidates_for(finding: Finding) -> tuple[Action, ...]:
 def loss_of(incident: Incident, finding: Finding) -> float:
     """Seconds that the job has lost; one that stands still loses all of the time since it stopped."""
     standing_s = 0.0
-    if finding.kind in _STANDING and finding.onset is not None:
+    if finding.kind in HALTS and finding.onset is not None:
         end_ns = incident.time_ns if finding.relief is None else finding.relief.time_ns
         standing_s = (end_ns - finding.onset.time_ns) / 1e9
     return max(incident.cost.excess_s, standing_s)
@@ -56,14 +55,14 @@ def loss_rate(incident: Incident, finding: Finding) -> float | None:
     Of iterations that take 1 + m times as long, m / (1 + m) of the time is lost. Spells that come and go lose what
     they have lost over the time since the first.
 
-    >>> from pacehound.model.events import Finding, Incident
+    >>> from pacehound.model.events import HALTS, Finding, Incident
     >>> twice = {"kind": "slow", "verdict": "culprit", "cause": "S1", "culprits": (2,), "magnitude": 1.0}
     >>> slow = Finding(id="f", job="j", attempt=0, **twice)
     >>> incident = Incident(id="i", version=0, job="j", attempt=0, time_ns=0, state="open", opened_ns=0)
     >>> loss_rate(incident, slow)
     0.5
     """
-    if finding.kind in _STANDING:
+    if finding.kind in HALTS:
         return 1.0
     if finding.kind == "slow" and finding.magnitude is not None and finding.magnitude > 0:
         return finding.magnitude / (1.0 + finding.magnitude)

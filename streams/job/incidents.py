@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from pacehound.model.events import Cost, Finding, Incident, IncidentState, Instant, WhatIfPrice
+from pacehound.model.events import HALTS, Cost, Finding, Incident, IncidentState, Instant, WhatIfPrice
 from pacehound.model.evidence import merged
 from pacehound.model.evidence.life import Episode
 from pacehound.model.identity import event_id
@@ -19,8 +19,6 @@ from streams.job.thresholds import (
     QUIET_NS,
     REPEAT_NS,
 )
-
-_HALTS = ("hang", "exit")
 
 _LEFT_OUT = ""
 """Stands among the ids of findings for those that are not told any more."""
@@ -181,7 +179,7 @@ class IncidentTracker:
         for entry in self._open:
             for known in entry.incident.findings:
                 same_culprit = bool(set(known.culprits) & set(finding.culprits))
-                same_stall = known.kind in _HALTS and finding.kind in _HALTS
+                same_stall = known.kind in HALTS and finding.kind in HALTS
                 if known.id == finding.id or same_culprit or same_stall or _is_same_again(known, finding):
                     return entry
         for entry in self._over:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from pacehound.model.calls import OPS
 from pacehound.model.digested_pairs import DigestedPairs
-from pacehound.model.events import Finding, Topology
+from pacehound.model.events import HALTS, Finding, Topology
 from pacehound.model.evidence import Evidence, merged
 from pacehound.model.evidence.leaving import JobShape, Left, Process
 from pacehound.model.evidence.machines import Gpu, HostSilent
@@ -121,7 +121,7 @@ class ShapeWatch:
 
     def noted(self, finding: Finding, communicators: Communicators, step_time_s: float) -> Finding:
         """With the layout at its onset, where it names ranks, says that some may be gone, and steps have been made."""
-        if finding.kind not in ("hang", "exit") or not finding.culprits:
+        if finding.kind not in HALTS or not finding.culprits:
             return finding
         if finding.onset is None or finding.onset.step is None:
             return finding

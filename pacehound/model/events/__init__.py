@@ -56,6 +56,7 @@ from pacehound.model.events.hosts import (
 )
 from pacehound.model.events.stage_one import CallSignature, IterationSample, SignatureMismatch, Watermark
 from pacehound.model.events.stage_two import (
+    HALTS,
     SURENESS,
     Cause,
     Changepoint,
@@ -76,8 +77,8 @@ from pacehound.model.events.stage_two import (
 from pacehound.model.events.store import EarlierRun, JobHistory, LevelChange, UsualRounds
 
 __all__ = [
-    "CHECKPOINT_BEGIN", "CHECKPOINT_END", "EVALUATION_BEGIN", "EVALUATION_END", "HOLD_BEGIN", "HOLD_END",
-    "MARKER_NAMES", "MAX_WORLD_RANKS",
+    "CHECKPOINT_BEGIN", "CHECKPOINT_END", "EVALUATION_BEGIN", "EVALUATION_END", "HALTS", "HOLD_BEGIN",
+    "HOLD_END", "MARKER_NAMES", "MAX_WORLD_RANKS",
     "NEVER", "OPTIMIZER_STEP", "SURENESS", "UNKNOWN_MEMBER", "UNTOLD", "AgentCost", "Asked", "CallSignature", "Cause",
     "Changepoint", "ChannelTransfers", "Command", "CommandResult", "Cost", "DeadLetter", "Decision", "EarlierRun",
     "Finding", "FindingKind", "FixKind", "FixPrice", "GpuReading", "GroupOutlier", "HostEvidence", "HostProcessors",

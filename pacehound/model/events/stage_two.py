@@ -16,6 +16,8 @@ FindingKind = Literal["slow", "hang", "exit", "intermittent", "change", "planned
 VerdictWord = Literal["culprit", "suspected", "unknown"]
 SURENESS: Mapping[VerdictWord, int] = {"unknown": 0, "suspected": 1, "culprit": 2}
 """A surer verdict has a higher number."""
+HALTS: frozenset[FindingKind] = frozenset({"hang", "exit"})
+"""The kinds of findings by which a job stands still."""
 Cause = Literal["H1", "H2", "H3", "S1", "S2", "S3"]
 IncidentState = Literal["open", "relieved", "closed"]
 
@@ -253,7 +255,7 @@ def foremost(findings: Sequence[Finding]) -> Finding | None:
     >>> foremost((slow, hang)).kind
     'hang'
     """
-    return max(findings, key=lambda one: (one.kind in ("hang", "exit"), SURENESS[one.verdict]), default=None)
+    return max(findings, key=lambda one: (one.kind in HALTS, SURENESS[one.verdict]), default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
