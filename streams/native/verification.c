@@ -9,6 +9,7 @@
 #include "level_thresholds.h"
 
 #include <math.h>
+#include <string.h>
 
 #define LEAST_SQUARE 1e-12  /* of differences: it is divided by */
 #define NOTHING 1e300       /* stands for a value that is not there */
@@ -109,20 +110,30 @@ INLINE double nth(const double *values, int64_t n, int64_t k)
     return largest_up_to(values, n, high);
 }
 
+/* So many values are left out at each end of a window. */
+INLINE int64_t cut_of(int64_t n)
+{
+    return (int64_t)(TRIM * (double)n);
+}
+
+/* The mean of what is left, given the lowest and the highest of that. */
+INLINE double mean_between(const double *values, int64_t n, int64_t cut, double low, double high)
+{
+    if (low == high)
+        return low;
+    /* Of the values that equal a border, those beyond it are not counted. */
+    double total = (double)(n_up_to(values, n, low) - cut) * low + (double)(n - cut - n_below(values, n, high)) * high;
+    return (total + sum_between(values, n, low, high)) / (double)(n - 2 * cut);
+}
+
 /* Trimmed mean: the middle 60 % of a window.
  *
  * A mean is moved by one checkpoint pause; a median jumps by the whole difference where steps alternate between two
  * values and the window holds one more of one kind. The trimmed mean does neither. */
 API FOR_ALL_VECTORS double level_of(const double *log_times, int64_t n)
 {
-    int64_t cut = (int64_t)(TRIM * (double)n);
-    double low = nth(log_times, n, cut), high = nth(log_times, n, n - 1 - cut);
-    if (low == high)
-        return low;
-    /* Of the values that equal a border, those beyond it are not counted. */
-    double total = (double)(n_up_to(log_times, n, low) - cut) * low +
-                   (double)(n - cut - n_below(log_times, n, high)) * high;
-    return (total + sum_between(log_times, n, low, high)) / (double)(n - 2 * cut);
+    int64_t cut = cut_of(n);
+    return mean_between(log_times, n, cut, nth(log_times, n, cut), nth(log_times, n, n - 1 - cut));
 }
 
 /* The middle value, or the mean of the two middle ones. */
@@ -295,22 +306,57 @@ API int64_t locate(double before, const double *log_times, int64_t n, int64_t n_
     return at;
 }
 
+/* `value` joins `n` others in their order. */
+INLINE void insert(double *in_order, int64_t n, double value)
+{
+    int64_t at = n_up_to(in_order, n, value);
+    memmove(in_order + at + 1, in_order + at, sizeof *in_order * (size_t)(n - at));
+    in_order[at] = value;
+}
+
+/* `value` leaves `n` in their order, of which it is one. */
+INLINE void take_out(double *in_order, int64_t n, double value)
+{
+    int64_t at = n_below(in_order, n, value);
+    memmove(in_order + at, in_order + at + 1, sizeof *in_order * (size_t)(n - at - 1));
+}
+
+/* `level_of` a window whose values are known in their order, too. */
+INLINE double level_in_order(const double *log_times, const double *in_order, int64_t n)
+{
+    int64_t cut = cut_of(n);
+    return mean_between(log_times, n, cut, in_order[cut], in_order[n - 1 - cut]);
+}
+
 /* How many of the newest rows, `fewest` to `most`, belong to the newer of two levels: the best of all splits.
  *
- * The rows before it are compared with their own level, the rows after it with theirs; least absolute deviations. */
-API int64_t split(const double *log_times, int64_t n, int64_t fewest, int64_t most)
+ * The rows before it are compared with their own level, the rows after it with theirs; least absolute deviations.
+ * From split to split one row changes sides, so both sides are kept in order: of a slow and noisy series this is asked
+ * at each row. */
+API FOR_ALL_VECTORS int64_t split(const double *log_times, int64_t n, int64_t fewest, int64_t most)
 {
-    double best = INFINITY;
+    if (n - fewest < 3)
+        return fewest;
+    double best = INFINITY, older[n], newer[n];
     int64_t at = fewest;
+    for (int64_t i = 0; i < n; i++)
+        if (i < n - fewest)
+            insert(older, i, log_times[i]);
+        else
+            insert(newer, i - (n - fewest), log_times[i]);
     for (int64_t n_after = fewest; n_after <= most && n - n_after >= 3; n_after++) {
-        double before = level_of(log_times, n - n_after), after = level_of(log_times + n - n_after, n_after);
+        int64_t n_before = n - n_after;
+        double before = level_in_order(log_times, older, n_before);
+        double after = level_in_order(log_times + n_before, newer, n_after);
         double total = 0.0;
         for (int64_t i = 0; i < n; i++)
-            total += fabs(log_times[i] - (i < n - n_after ? before : after));
+            total += fabs(log_times[i] - (i < n_before ? before : after));
         if (total < best) {
             best = total;
             at = n_after;
         }
+        take_out(older, n_before, log_times[n_before - 1]);
+        insert(newer, n_after, log_times[n_before - 1]);
     }
     return at;
 }
