@@ -34,10 +34,12 @@ from streams.slow.pace import Pace, newest, pace_s
 from streams.slow.seldom import SlowSeldom
 from streams.slow.thinned import Thinned
 from streams.slow.thresholds import (
+    ANSWERED_MORE,
     ATTRIBUTED_ITERATIONS,
     BASELINE_ITERATIONS,
     HISTORY_ITERATIONS,
     STRETCH,
+    UNANSWERED_MORE,
 )
 from streams.watching.waking import slowness_wakes
 from streams.watching.watch import Said
@@ -133,7 +135,7 @@ class SlowSeries:
             if said and self._now_and_then.goes_on:
                 said = [self._now_and_then.named_by(*self._seldom.stop())]
             events += said
-        if change is None and not findings and self._episode is None:
+        if change is None and not findings and not self._is_asked_again(record):
             return events  # as nearly always
         observed = observe()
         if change is not None:
@@ -160,6 +162,11 @@ class SlowSeries:
             if self._episode is not None and record.step >= self._episode.next_look:
                 events += self._look_again(record, numbers, observed)
         return events
+
+    def _is_asked_again(self, record: IterationRecord) -> bool:
+        """Whether it is time to ask whose the slowdown is that goes on, or whether it does."""
+        episode = self._episode
+        return episode is not None and (episode.level_back is not None or record.step >= episode.next_look)
 
     def _on_slow(
         self,
@@ -265,9 +272,8 @@ class SlowSeries:
         slow_steps = record.step - episode.onset_step
         # Where nobody is named yet, the next reading of a network or a device may tell: agents send one in seconds.
         is_named = bool(episode.found.culprits or episode.found.links) and not episode.found.awaits_processors
-        episode.next_look = record.step + (
-            max(ATTRIBUTED_ITERATIONS, slow_steps // 2) if is_named else ATTRIBUTED_ITERATIONS
-        )
+        more = slow_steps // (ANSWERED_MORE if is_named else UNANSWERED_MORE)
+        episode.next_look = record.step + max(ATTRIBUTED_ITERATIONS, more)
         old = episode.found
         if slow_steps <= HISTORY_ITERATIONS - BASELINE_ITERATIONS:
             found = self._attribute(episode.onset_step, numbers, observed)

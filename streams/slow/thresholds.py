@@ -7,6 +7,11 @@ from streams.spread import MAD_TO_SIGMA
 ATTRIBUTED_ITERATIONS = 5
 """Quiet iterations of which fewer are no comparison; and so many more make it worth asking again (chosen)."""
 
+ANSWERED_MORE, UNANSWERED_MORE = 2, 8
+"""Whose a slowdown is is asked again when one in so many more slow iterations are known, once it has an answer and
+before (chosen: iterations of 5 ms were asked about 40 times a second, and an answer comes later by an eighth at most of
+how long it has been slow)."""
+
 MIN_SLOW_ITERATIONS = 3
 """Slow ones of which fewer tell nothing about who is on the path (chosen)."""
 
