@@ -111,8 +111,8 @@ class OpsSettings:
     9 us in all (docs/benchmarks.md): on average below 0.1 % of steps of 10 ms or more. On a GPU nothing is recorded
     by default, for that has not been measured on one yet: any other number asks for it."""
     window_steps: int = 8
-    """So many of them in a row, and per analysis: 8 of every 200. Where 200 steps take less than four seconds it is 8
-    of 400, 800, …, so that windows begin four seconds apart or more, unless `every_steps` is given."""
+    """So many of them in a row, and per analysis: 8 of every 200. Where 200 steps take less than eight seconds it is 8
+    of 400, 800, …, so that windows begin eight seconds apart or more, unless `every_steps` is given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

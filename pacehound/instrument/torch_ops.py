@@ -47,7 +47,7 @@ from pacehound.instrument.torch_marks import place_of
 
 MOST_WAITING = 4
 """Recorded steps that the device has not ended; while there are so many, no other step is recorded."""
-SELDOM_NS = 4_000_000_000
+SELDOM_NS = 8_000_000_000
 """Stretches of steps whose beginnings lie closer are more than anybody looks at: to tell of them, to price and to store
 them took 1.3 % of a processor where steps take 10 ms (docs/adr/0035-a-quiet-job-says-less.md)."""
 _LOOKS_AT_A_STEP = 512  # at instants of a step that waits, at each hook of an optimizer

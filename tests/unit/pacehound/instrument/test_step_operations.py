@@ -76,9 +76,9 @@ def recorded(step_s, *, is_asked, steps=200):
 def test_of_short_steps_a_stretch_in_some_seconds_is_recorded_of_those_that_longer_steps_record():
     long = recorded(1.0, is_asked=False)
     assert long == [step for step in range(10, 200) if step % 10 in (0, 1)]
-    shorter = recorded(0.15, is_asked=False)  # ten take 1.5 s: one stretch in four is behind six seconds
+    shorter = recorded(0.3, is_asked=False)  # ten take 3 s: one stretch in four is behind twelve seconds
     assert shorter == [step for step in range(10, 200) if step % 40 in (0, 1)]
-    shortest = recorded(0.05, is_asked=False)
+    shortest = recorded(0.15, is_asked=False)
     assert shortest == [step for step in range(10, 200) if step % 80 in (0, 1)]
     assert set(shortest) < set(shorter) < set(long), "what one rank leaves out is what another leaves out, too"
 
