@@ -117,5 +117,20 @@ def test_a_split_finds_the_newer_of_two_levels():
         assert abs(split(log_times, 3, 30) - 15) <= 1
 
 
+@pytest.mark.parametrize("seed", range(40))
+def test_a_split_is_the_best_by_the_level_of_either_side(seed):
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(1, 80))
+    log_times = rng.normal(0.0, 0.1, n) + np.where(np.arange(n) < rng.integers(0, n + 1), 0.0, 0.2)
+    log_times = np.round(log_times, 1) if seed % 2 else log_times  # many are alike
+
+    def left(n_after):
+        older, newer = log_times[: n - n_after], log_times[n - n_after :]
+        return sum(np.abs(np.concatenate([older - level(older), newer - level(newer)])).tolist())
+
+    splits = {n_after: left(n_after) for n_after in range(3, n - 2)}
+    assert split(log_times, 3, n) == min(splits, key=splits.__getitem__, default=3)
+
+
 def test_a_level_of_anything_is_finite():
     assert math.isfinite(level(np.array([1e300, -1e300, 0.0])))
