@@ -55,7 +55,7 @@ def loss_rate(incident: Incident, finding: Finding) -> float | None:
     Of iterations that take 1 + m times as long, m / (1 + m) of the time is lost. Spells that come and go lose what
     they have lost over the time since the first.
 
-    >>> from pacehound.model.events import HALTS, Finding, Incident
+    >>> from pacehound.model.events import Finding, Incident
     >>> twice = {"kind": "slow", "verdict": "culprit", "cause": "S1", "culprits": (2,), "magnitude": 1.0}
     >>> slow = Finding(id="f", job="j", attempt=0, **twice)
     >>> incident = Incident(id="i", version=0, job="j", attempt=0, time_ns=0, state="open", opened_ns=0)
