@@ -11,7 +11,6 @@ always had its five pauses in a thousand steps has no news.
 from __future__ import annotations
 
 import math
-import statistics
 from collections import deque
 from dataclasses import dataclass
 from typing import Literal
@@ -36,7 +35,7 @@ from streams.level.thresholds import (
     REMAINING_BURSTS,
     REPEATS,
 )
-from streams.spread import MAD_TO_SIGMA
+from streams.spread import middle_and_sigma
 
 
 @dataclass(slots=True)
@@ -113,8 +112,7 @@ class BurstWatch:
 
     def _noise(self) -> float:
         """Of the last rows: bursts do not count for noise."""
-        median = statistics.median(self._excesses)
-        return MAD_TO_SIGMA * statistics.median(abs(excess - median) for excess in self._excesses)
+        return middle_and_sigma(self._excesses)[1]
 
     def _recurs(self, row: int) -> int:
         """The distance at which bursts lie before `row`, so often that it is no chance; 0 if there is none.
