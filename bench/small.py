@@ -1,10 +1,10 @@
 """What a small job pays for being watched on one machine: processor time and memory of the head and of the agent.
 
 Four gloo ranks (`PACEHOUND_BENCH_RANKS`) under `pacehound run`, steps of 100, 10 and 2 ms, and ranks that make no call;
-each is followed for `PACEHOUND_BENCH_SECONDS` (120, in which a head writes once what it writes each two minutes) once
+each is followed for `PACEHOUND_BENCH_SECONDS` (600, in which a head writes once what it writes each ten minutes) once
 its first half minute is over: what a head takes to start is not what it takes. The figures are processor time, which
-others on the machine change little, and what /proc says of memory. It takes ten minutes and runs when it is named:
-`python -m bench small`.
+others on the machine change little, and what /proc says of memory. It takes three quarters of an hour and runs when it
+is named: `python -m bench small`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _TICKS_S = os.sysconf("SC_CLK_TCK")
 
 def run() -> list[dict[str, Any]]:
     """One row per job, process and figure."""
-    seconds = float(os.environ.get("PACEHOUND_BENCH_SECONDS", "120"))
+    seconds = float(os.environ.get("PACEHOUND_BENCH_SECONDS", "600"))
     ranks = int(os.environ.get("PACEHOUND_BENCH_RANKS", "4"))
     asked = os.environ.get("PACEHOUND_BENCH_CASES", "")
     cases = [case for case in STEPS_MS if not asked or case in asked.split(",")]

@@ -8,6 +8,7 @@ the next head, which concludes the same from it, with the same ids (docs/adr/002
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,9 +22,12 @@ from pacehound.runtime.head.state_file import StateFile, read_state
 
 logger = logging.getLogger(__name__)
 
-FIRST_S, EVERY_S = 10.0, 120.0
+FIRST_S, EVERY_S, SELDOM_S = 10.0, 120.0, 600.0
 """What came within this is read again by the next head. What waits to be stored is written with it, ten inserts however
 few rows there are (docs/adr/0037-fewer-flushes-of-a-quiet-job.md)."""
+WORTH_S = 3.0
+"""Processor time that reading again takes at least, or the state is written after `SELDOM_S` (chosen: who starts a head
+again waits for that; a job whose steps take 100 ms asks 1.7 s in ten minutes)."""
 MOST_SHARE = 0.02
 """Of its time that the pipeline's thread spends on writing its state: larger ones are written seldomer."""
 LONGEST_AWAY_S = 900.0
@@ -53,6 +57,8 @@ class Keeper:
     store
         Writes messages that a former head had been told where there is nothing to go on from: who sent them has been
         answered.
+    worked_s
+        The processor time of the thread that asks.
 
     Attributes
     ----------
@@ -73,9 +79,11 @@ class Keeper:
         folder: Path,
         clock: Clock,
         store: Callable[[Iterable[Message]], None] = lambda messages: None,
+        worked_s: Callable[[], float] = time.thread_time,
     ) -> None:
         self._pipeline = pipeline
         self._clock = clock
+        self._worked_s = worked_s
         folder.mkdir(parents=True, exist_ok=True)
         self._path = folder / "operators.state"
         self._file = StateFile(self._path)
@@ -99,7 +107,13 @@ class Keeper:
         """The file has not every part as it is, but for those that have changed."""
         self._covered = self._handled = first
         self._pending: _Pending | None = None
-        self._not_before_s = clock.monotonic_s() + FIRST_S
+        self._not_before_s = self._seldom_s = clock.monotonic_s() + FIRST_S
+        self._had_worked_s = 0.0
+
+    @property
+    def is_waiting(self) -> bool:
+        """A state has been encoded, and is to be written once the store has what was concluded before it."""
+        return self._pending is not None
 
     def handled(self, message: Message) -> None:
         """The pipeline has taken a message in."""
@@ -114,11 +128,15 @@ class Keeper:
         now_s = self._clock.monotonic_s()
         if self._pending is not None or self._handled == self._covered or now_s < self._not_before_s:
             return False
+        worked_s = self._worked_s()
+        if now_s < self._seldom_s and worked_s - self._had_worked_s < WORTH_S:
+            return False
         is_anew, self._is_anew = self._is_anew, False
         changed, names = self._pipeline.changed(everything=is_anew)
         self._pending = _Pending(changed, names, self._handled, position)
         took_s = self._clock.monotonic_s() - now_s
         self._not_before_s = now_s + max(EVERY_S, took_s / MOST_SHARE)
+        self._seldom_s, self._had_worked_s = now_s + SELDOM_S, worked_s
         return True
 
     def write(self, stored: int) -> None:

@@ -36,7 +36,7 @@ from pacehound.runtime.head.client import Health
 from pacehound.runtime.head.intake import IngestResult, Intake, why
 from pacehound.runtime.head.interrupted import interrupted
 from pacehound.runtime.head.journal import KEPT
-from pacehound.runtime.head.keeper import EVERY_S, Keeper
+from pacehound.runtime.head.keeper import SELDOM_S, Keeper
 from pacehound.runtime.head.known_topology import KnownTopology
 from pacehound.runtime.head.parts import Parts
 from pacehound.runtime.head.workers import STORED, HeadLoop, Keeping, PipelineWorker
@@ -141,7 +141,7 @@ class Head:
             again = {*KEPT, topics.FINDINGS.name} if self._keeper is not None else set()
             late = tuple(topic for topic in STORED if topic is topics.ITERATIONS or topic.name in again)
         self._store = self._loop("store", tuple(topic for topic in STORED if topic not in late), parts.writer, **how)
-        how |= {"linger_s": EVERY_S, "linger_below": how["max_messages"]}
+        how |= {"linger_s": SELDOM_S, "linger_below": how["max_messages"]}
         self._late = self._loop("late store", late, parts.late_writer, **how) if parts.late_writer is not None else None
         self._needs_store = self._needs_late = 0
         """Before these positions is what only those two make outlive this process."""

@@ -9,7 +9,7 @@ from pacehound.clock import ManualClock
 from pacehound.errors import InvalidInput
 from pacehound.model.topics import CALLS, INCIDENTS
 from pacehound.runtime.head.journal import Journal, read_journal
-from pacehound.runtime.head.keeper import EVERY_S, LONGEST_AWAY_S, Keeper
+from pacehound.runtime.head.keeper import EVERY_S, FIRST_S, LONGEST_AWAY_S, SELDOM_S, WORTH_S, Keeper
 from pacehound.runtime.head.state_file import StateFile, read_state
 from tests.fakes.examples import examples
 
@@ -42,7 +42,8 @@ class Head:
 
     def __init__(self, folder, clock):
         self.pipeline = Counter()
-        self.keeper = Keeper(self.pipeline, folder, clock)
+        self.worked_s, self.a_message_takes_s = 0.0, WORTH_S
+        self.keeper = Keeper(self.pipeline, folder, clock, worked_s=lambda: self.worked_s)
         self.bus = MemoryBus(journal=self.keeper.journal)
         self.reader = self.bus.subscribe([CALLS])
         for message in self.keeper.again:
@@ -55,6 +56,7 @@ class Head:
     def work(self):
         for message in self.reader.poll(1_000):
             self.pipeline.on(message)
+            self.worked_s += self.a_message_takes_s
             self.keeper.handled(message)
         self.reader.commit()
 
@@ -94,6 +96,24 @@ def test_a_state_is_written_only_when_the_store_has_what_was_concluded_before_it
     assert read_state(tmp_path / "operators.state") is None
     head.keeper.write(head.bus.position)
     assert read_state(tmp_path / "operators.state").first == 1
+
+
+@pytest.mark.parametrize(("reading_takes", "every_s"), [(1 / 1_000, SELDOM_S), (1 / 100, EVERY_S)])
+def test_what_is_soon_read_again_is_kept_seldom(tmp_path, reading_takes, every_s):
+    """A message a second, which takes such a share of what is worth keeping the state for."""
+    clock = ManualClock(0)
+    head = Head(tmp_path, clock)
+    head.a_message_takes_s = reading_takes * WORTH_S
+    kept_s = []
+    for second in range(round(FIRST_S + SELDOM_S) + 1):
+        head.say("a")
+        head.work()
+        if head.keeper.look(head.bus.position):
+            kept_s.append(second)
+        assert head.keeper.is_waiting == (second in kept_s)
+        head.keeper.write(head.bus.position)
+        clock.advance_s(1.0)
+    assert kept_s == list(range(round(FIRST_S), round(FIRST_S + SELDOM_S) + 1, round(every_s)))
 
 
 def test_what_has_not_changed_is_neither_encoded_nor_lost(tmp_path):
