@@ -11,13 +11,16 @@ from pathlib import Path
 
 from collector.calls.communicators import BACKENDS
 from collector.host.evidence import libraries
-from collector.host.processes import PROC
+from collector.host.processes import PROC, address_space
 from collector.host.rank_process import RankProcess
 
 LOOK_EVERY_NS = 15_000_000_000
-"""A map of 2,000 lines takes about two milliseconds."""
+"""A map of 2,000 lines takes some milliseconds, so it is read again where the process maps more or less than it did."""
 SURE_AFTER_NS = 90_000_000_000
 """How long a library is at work before it is said: with the time between looks less than two minutes."""
+
+_Read = tuple[int | None, tuple[str, ...]]
+"""How many pages a process mapped, and which libraries communicate in it."""
 
 Callers = Mapping[tuple[int, int], Collection[int]]
 
@@ -49,6 +52,7 @@ class BlindWatch:
         self._next_look_ns = 0
         self._since_ns: dict[tuple[int, int, str], int] = {}
         self._said: dict[int, tuple[str, ...]] = {}
+        self._read: dict[tuple[int, int], _Read] = {}  # by pid and when it began
 
     def look(
         self, alive: Sequence[RankProcess], callers: Callable[[], Callers], now_ns: int
@@ -71,10 +75,9 @@ class BlindWatch:
         seen = callers()
         since_ns: dict[tuple[int, int, str], int] = {}
         said: dict[int, tuple[str, ...]] = {}
+        self._read = {(one.pid, one.start_ticks): read for one in alive if (read := self._at_work(one)) is not None}
         for process in alive:
-            at_work = libraries.at_work(process.pid, self._proc)
-            if at_work is None:
-                continue
+            _, at_work = self._read.get((process.pid, process.start_ticks), (None, ()))
             backends = {
                 BACKENDS[code] for code in seen.get((process.attempt, process.rank), ()) if code < len(BACKENDS)
             }
@@ -85,3 +88,12 @@ class BlindWatch:
                     said[process.pid] = (*said.get(process.pid, ()), name)
         self._since_ns, self._said = since_ns, said
         return said
+
+    def _at_work(self, process: RankProcess) -> _Read | None:
+        """What was read last, where it maps as much as it did then; `None` where its map cannot be read."""
+        pages = address_space(process.pid, self._proc)
+        known = self._read.get((process.pid, process.start_ticks))
+        if known is not None and pages is not None and known[0] == pages:
+            return known
+        at_work = libraries.at_work(process.pid, self._proc)
+        return None if at_work is None else (pages, at_work)

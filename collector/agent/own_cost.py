@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from collector.host.kernel_files import read_text
+
 WINDOW_NS = 10_000_000_000
 """What it takes is judged over this long: evidence of a stall may cost half a second of a core at once."""
 LOW_SHARE = 0.25
@@ -100,7 +102,7 @@ class OwnCost:
 def resident_bytes() -> int:
     """Memory of this process; 0 where the kernel does not say."""
     try:
-        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        pages = int(read_text(Path("/proc/self/statm")).split()[1])
     except (OSError, ValueError, IndexError):
         return 0
     return pages * os.sysconf("SC_PAGE_SIZE")

@@ -13,6 +13,7 @@ import struct
 from dataclasses import dataclass
 from pathlib import Path
 
+from collector.host.kernel_files import read_text
 from pacehound.model.events import RunState
 
 PROC = Path("/proc")
@@ -72,8 +73,16 @@ def parse_stat(text: str) -> ProcessStat:
 def read_stat(pid: int, proc: Path = PROC) -> ProcessStat | None:
     """What /proc says about `pid`, `None` where there is no such process."""
     try:
-        return parse_stat((proc / str(pid) / "stat").read_text(errors="replace"))
+        return parse_stat(read_text(proc / str(pid) / "stat"))
     except (FileNotFoundError, ProcessLookupError):
+        return None
+
+
+def address_space(pid: int, proc: Path = PROC) -> int | None:
+    """How many pages a process maps, used or not; `None` where that cannot be read."""
+    try:
+        return int(read_text(proc / str(pid) / "statm").split()[0])
+    except (OSError, ValueError, IndexError):
         return None
 
 

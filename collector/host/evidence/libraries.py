@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from collector.host.kernel_files import text_of
+from collector.host.kernel_files import read_text, text_of
 from collector.host.processes import PROC
 
 # torch links NVSHMEM and loads it in every process; only a process that uses it loads a bootstrap or transport.
@@ -33,7 +33,7 @@ def unseen_libraries(pid: int, proc: Path = PROC) -> tuple[str, ...]:
 def at_work(pid: int, proc: Path = PROC) -> tuple[str, ...] | None:
     """Libraries that communicate in a process, NCCL among them, sorted; `None` where its map cannot be read."""
     try:
-        return at_work_in((proc / str(pid) / "maps").read_text(errors="replace"))
+        return at_work_in(read_text(proc / str(pid) / "maps"))
     except OSError:
         return None
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from collector.host.kernel_files import text_of
+from collector.host.kernel_files import read_text, text_of
 from collector.host.processes import PROC
 from collector.host.rank_process import RankProcess
 from collector.host.vitals.control_groups import control_groups
@@ -58,7 +58,7 @@ class Processors:
     def host(self) -> HostProcessors | None:
         """All of them together."""
         try:
-            lines = (self._proc / "stat").read_text().splitlines()
+            lines = read_text(self._proc / "stat").splitlines()
             ticks = [int(word) for word in lines[0].split()[1:]]
         except (OSError, ValueError, IndexError):
             return None

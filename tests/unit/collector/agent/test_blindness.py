@@ -66,6 +66,19 @@ def test_one_that_is_heard_of_later_is_not_said_any_more_and_a_new_process_start
     assert not watch.look([RANK], dict, 400 * SECOND_NS)
 
 
+def test_a_map_is_read_again_only_where_the_process_maps_more_or_less_than_it_did(tmp_path: Path) -> None:
+    tree = ProcTree(tmp_path)
+    tree.put(RANK.pid)
+    tree.say(RANK.pid, maps=LOADED, statm="5000 900 300 1 0 800 0")
+    watch = BlindWatch(tmp_path)
+    watch.look([RANK], dict, 0)
+    tree.say(RANK.pid, maps=SHARED_MEMORY)
+    assert not any(watch.look([RANK], dict, second * SECOND_NS) for second in range(15, 300, 15)), "it was not read"
+    tree.say(RANK.pid, statm="5001 900 300 1 0 800 0")
+    assert not watch.look([RANK], dict, 300 * SECOND_NS)
+    assert watch.look([RANK], dict, 400 * SECOND_NS) == {RANK.pid: ("nccl",)}
+
+
 def test_the_agent_says_it_with_the_process(run: AgentRun) -> None:
     for rank in (0, 1):
         ring = run.ring(rank)
