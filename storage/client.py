@@ -32,7 +32,7 @@ _ENGINE_SETTINGS = {"max_threads": 2, "max_insert_threads": 1}
 _ENGINE_OPTIONS = {
     "max_thread_pool_free_size": 2,
     "background_pool_size": 1,
-    "background_processing_pool_thread_sleep_seconds_if_nothing_to_do": 5,
+    "background_processing_pool_thread_sleep_seconds_if_nothing_to_do": 30,
     "background_streaming_processing_pool_thread_sleep_seconds_if_nothing_to_do": 60,
     "memory_worker_period_ms": 1000,
 }
@@ -79,8 +79,6 @@ class Store:
         self._server = server
         self._readers = readers
         self.unneeded = UnneededCode(SystemClock())
-        self.query = readers.query
-        self.answer = readers.answer
         migrate(self)
 
     @classmethod
@@ -187,6 +185,16 @@ class Store:
         with engine_errors(f"{rows.num_rows} rows were not written to {table}", server=self._server):
             self._writer.insert_arrow(table, rows, settings=settings)
         self.unneeded.is_used()
+
+    def query(self, sql: str, parameters: Mapping[str, Any] | None = None) -> pa.Table:
+        """The answer to one of our own questions (`Readers.query`, which says what it raises)."""
+        self.unneeded.is_used()
+        return self._readers.query(sql, parameters)
+
+    def answer(self, sql: str) -> pa.Table:
+        """The answer to somebody else's question (`Readers.answer`, which says what it raises)."""
+        self.unneeded.is_used()
+        return self._readers.answer(sql)
 
     def command(self, sql: str) -> None:
         """Run a statement that answers nothing (migrations)."""

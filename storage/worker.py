@@ -13,6 +13,7 @@ from pacehound.model.routing import Event
 from pacehound.runtime.event_loop import EventWorker
 from pacehound.runtime.records import Outcome, dead_letters_of, record_of
 from storage.client import Store
+from storage.engine_code import LOOKS_S
 from storage.gather import Insert, Rows
 
 _Refused = tuple[Message, Outcome[None]]
@@ -45,6 +46,10 @@ class StoreWorker(EventWorker):
         """Give back what the engine needs no more."""
         self._store.unneeded.give_back_when_due()
         return []
+
+    def may_wait_s(self) -> float:
+        """Until that may be due."""
+        return LOOKS_S
 
     def on_event(self, event: Event, message: Message) -> list[Event]:
         """Take an event; whether its values fit is seen when the rows of all become columns."""

@@ -30,8 +30,8 @@ def test_it_is_given_back_behind_what_is_written_each_minute(monkeypatch: pytest
     assert times_s == [10, first_s + 10, first_s + 70, first_s + 130]
 
 
-def test_it_is_given_back_each_minute_where_nobody_writes(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert given_back_s(monkeypatch, 200, ()) == [10, 70, 130, 190]
+def test_it_is_given_back_once_where_nobody_uses_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert given_back_s(monkeypatch, 200, ()) == [10]
 
 
 def test_who_writes_all_the_time_gives_it_back_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
