@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from pacehound.model.events import Command, CommandResult
 
 
@@ -37,4 +40,8 @@ class AskedWire(ControlWire, Protocol):
 
 
 class HeadWire(AttendedWire, AskedWire, Protocol):
-    """A head's own: it hears everything."""
+    """A head's own: it hears everything, and knows what was."""
+
+    def ask(self, name: str, parameters: Mapping[str, Any]) -> pa.Table:
+        """Rows of one of the store's own named queries; what waits to be stored is stored first."""
+        ...

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from pacehound.bus.control import AttendedWire, HeadWire
+from pacehound.bus.control import HeadWire
 from pacehound.bus.recording import RecordingWriter
 from pacehound.bus.signing import signer_of
 from pacehound.clock import Clock, SystemClock
@@ -134,7 +134,7 @@ def open_parts(
             store=store,
             writer=store.worker(clock),
             late_writer=store.worker(clock),
-            actuators=lambda wire: _actuators(settings, folder, store, clock, wire, decided),
+            actuators=lambda wire: _actuators(settings, folder, clock, wire, decided),
             alerts=alerts,
             traces=_traces(settings.traces, clock, telemetry),
         )
@@ -152,38 +152,34 @@ def _traces(settings: TraceSettings, clock: Clock, telemetry: Telemetry) -> Trac
     return worker_of(settings, clock, telemetry)
 
 
-def _actuators(
-    settings: Settings, folder: Path, store: SiblingStore, clock: Clock, wire: HeadWire, decided: list[Decision]
-) -> Worker:
+def _actuators(settings: Settings, folder: Path, clock: Clock, wire: HeadWire, decided: list[Decision]) -> Worker:
     """Who decides, and goes on with the restarts of a head that was killed."""
     from actuators.deciders import survivors_by
     from actuators.worker import ActuatorWorker
 
     worker = ActuatorWorker(
         lambda _: decided,
-        _attendant(settings, folder, store, clock, wire),
-        _recovery(settings, store),
+        _attendant(settings, folder, clock, wire),
+        _recovery(settings, wire),
         lambda _: decided,
-        survivors_by(settings, signer_of(folder), clock, wire, _asks(store)),
+        survivors_by(settings, signer_of(folder), clock, wire, _asks(wire)),
     )
     worker.on_assigned([(topics.INCIDENTS.name, partition) for partition in range(topics.INCIDENTS.partitions)])
     return worker
 
 
-def _asks(store: SiblingStore) -> Asks:
-    return lambda name, parameters: store.ask(name, parameters).to_pylist()
+def _asks(wire: HeadWire) -> Asks:
+    return lambda name, parameters: wire.ask(name, parameters).to_pylist()
 
 
-def _recovery(settings: Settings, store: SiblingStore) -> Recovery:
+def _recovery(settings: Settings, wire: HeadWire) -> Recovery:
     """Who prices plans for a job that has lost ranks, by the failures that the store has seen."""
     from actuators.recovering import recovery_by
 
-    return recovery_by(settings.recovery, _asks(store))
+    return recovery_by(settings.recovery, _asks(wire))
 
 
-def _attendant(
-    settings: Settings, folder: Path, store: SiblingStore, clock: Clock, wire: AttendedWire
-) -> Attendant | None:
+def _attendant(settings: Settings, folder: Path, clock: Clock, wire: HeadWire) -> Attendant | None:
     """Who gives orders by itself; nobody, in mode `observe`."""
     from actuators.attendant import Attendant
     from actuators.deciders import rules_of
@@ -196,7 +192,7 @@ def _attendant(
     if not rules.modes.acts:
         return None
 
-    prices = JobPrices(_asks(store), clock)
+    prices = JobPrices(_asks(wire), clock)
     return Attendant(signer, clock, lambda job: contextlib.nullcontext(wire), replace(rules, measured=prices))
 
 
