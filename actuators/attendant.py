@@ -195,6 +195,11 @@ class Attendant:
             if job.act is not None and not job.to_note:
                 job.act.on_settled(now)
 
+    @property
+    def is_idle(self) -> bool:
+        """Nothing is done about any job."""
+        return all(job.is_idle and not job.to_note for job in self._jobs.values())
+
     def step(self) -> list[Decision]:
         """What is due in every job."""
         now = self._now()

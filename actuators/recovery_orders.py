@@ -118,6 +118,11 @@ class RecoveryOrders:
             for oldest in list(self._losses)[:-MOST_QUESTIONS]:
                 del self._losses[oldest]
 
+    @property
+    def is_idle(self) -> bool:
+        """No question is being answered, nor looked after; a new one wakes whoever asks (`Mailbox.when_asked`)."""
+        return not any(self._orders.values())
+
     def step(self, is_ours: Callable[[str], bool]) -> list[Decision]:
         """What is due; what was decided. Questions of jobs that are not ours are somebody else's to answer."""
         now = Now(monotonic_ns=round(self._clock.monotonic_s() * 1e9), unix_ns=self._clock.now_ns())

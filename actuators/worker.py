@@ -8,6 +8,7 @@ before the offset is committed, so a process that dies in between finds on its r
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -28,6 +29,9 @@ logger = logging.getLogger(__name__)
 REMEMBERED = 10_000
 """Decisions of a partition that are known as such: far more than incidents whose versions may still come again. One
 that comes again later is said again, with the same id, and every reader drops it."""
+
+STEP_S = 0.5
+"""So often what is under way is looked at."""
 
 Recovery = Callable[[Incident], Decision | None]
 """What is to be done about an incident that has lost ranks, besides a restart (`actuators.recovering`)."""
@@ -128,6 +132,13 @@ class ActuatorWorker(EventWorker):
         """What the attendant does as time passes, and what survivors are answered."""
         found = [] if self._survivors is None else self._survivors.step(self._is_mine)
         return [*found, *([] if self._attendant is None else [*self._take_up(), *self._attendant.step()])]
+
+    def may_wait_s(self) -> float:
+        """Until something is under way, or half a second: whoever was told or held something may have answered."""
+        is_idle = self._survivors is None or self._survivors.is_idle
+        if self._attendant is not None:
+            is_idle = is_idle and not self._new and self._attendant.is_idle
+        return math.inf if is_idle else STEP_S
 
     def _is_mine(self, job: str) -> bool:
         """Whether its incidents come to this worker."""

@@ -45,6 +45,7 @@ class Mailbox:
         self._commands: deque[_Kept] = deque(maxlen=MOST_KEPT)
         self._results: deque[_Kept] = deque(maxlen=MOST_KEPT)
         self._when_told: tuple[Callable[[], object], ...] = ()
+        self._when_asked: tuple[Callable[[], object], ...] = ()
 
     def put(self, event: Command | CommandResult, now_ns: int) -> None:
         """Keep one."""
@@ -52,13 +53,21 @@ class Mailbox:
             self._number += 1
             kept = _Kept(self._number, now_ns + LONGEST_LIFE_NS, event)
             (self._commands if isinstance(event, Command) else self._results).append(kept)
+        for call in self._who_waits_for(event):
+            call()
+
+    def _who_waits_for(self, event: Command | CommandResult) -> tuple[Callable[[], object], ...]:
         if isinstance(event, Command):
-            for told in self._when_told:
-                told()
+            return self._when_told
+        return self._when_asked if event.asked else ()
 
     def when_told(self, call: Callable[[], object]) -> None:
         """Have this called with each command that comes, by whichever thread brings it."""
         self._when_told = (*self._when_told, call)
+
+    def when_asked(self, call: Callable[[], object]) -> None:
+        """The same with each question."""
+        self._when_asked = (*self._when_asked, call)
 
     def commands(self, job: str, after: int, now_ns: int) -> tuple[list[Command], int]:
         """Those for a job that came after a number, and the number to ask for next."""

@@ -141,8 +141,9 @@ class MemoryBus:
     def _read(self, consumer: MemoryConsumer, max_messages: int, timeout_s: float) -> list[tuple[int, Message]]:
         with self._lock:
             waits = consumer.is_paused or not any(log.has_for(consumer) for log in consumer.logs)
-            if timeout_s > 0 and waits and not consumer.is_hurried:
+            if timeout_s > 0 and waits and not (consumer.is_hurried or consumer.is_woken):
                 consumer.arrived.wait(timeout_s)
+            consumer.is_woken = False
             taken: list[tuple[int, Message]] = []
             while not consumer.is_paused and len(taken) < max_messages:
                 waiting = [log for log in consumer.logs if log.has_for(consumer)]
@@ -206,6 +207,7 @@ class MemoryConsumer:
         """Notified of each message of its topics."""
         self.is_paused = False
         self.is_hurried = False
+        self.is_woken = False
         self._polled: deque[tuple[int, Message]] = deque()
 
     @property
@@ -238,6 +240,12 @@ class MemoryConsumer:
         """Whoever waits in `poll` comes back now, and nobody waits there again."""
         with self._bus._lock:
             self.is_hurried = True
+            self.arrived.notify()
+
+    def wake(self) -> None:
+        """Whoever waits in `poll`, or does so next, comes back now."""
+        with self._bus._lock:
+            self.is_woken = True
             self.arrived.notify()
 
     def pause(self) -> None:

@@ -8,6 +8,7 @@ never stops a partition; what cannot be done *now* is tried again, in order, whi
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -122,6 +123,10 @@ class Worker(Protocol):
         """What follows from the passing of time; asked for at every turn of the loop."""
         ...
 
+    def may_wait_s(self) -> float:
+        """For how long nothing follows from the passing of time, if nothing comes before."""
+        ...
+
     def settle(self) -> list[Event]:
         """Make durable what has been taken, before it is confirmed; what follows from that.
 
@@ -155,6 +160,10 @@ class EventWorker:
         """Nothing."""
         return []
 
+    def may_wait_s(self) -> float:
+        """For ever."""
+        return math.inf
+
     def settle(self) -> list[Event]:
         """Nothing."""
         return []
@@ -187,7 +196,7 @@ class EventLoop:
     max_messages
         At most so many are polled at once.
     poll_s
-        So long the first message is waited for.
+        So long the first message is waited for at most.
     linger_s, linger_below
         After a turn with fewer messages than that others are waited for so long: few, large writes cost least.
     longest_retry_s
@@ -348,7 +357,8 @@ class EventLoop:
             if self._is_paused:
                 self._consumer.resume()
                 self._is_paused = False
-            return self._consumer.poll(self._max_messages, 0.0 if self._is_stopping else self._poll_s)
+            wait_s = 0.0 if self._is_stopping else min(self._poll_s, self._worker.may_wait_s())
+            return self._consumer.poll(self._max_messages, wait_s)
         # Polling keeps this member in its group; partitions that it is given meanwhile are paused the next time.
         self._consumer.pause()
         self._is_paused = True

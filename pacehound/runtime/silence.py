@@ -7,6 +7,7 @@ the rows that arrive after the tick would be late through no fault of theirs.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Protocol
 
@@ -122,11 +123,26 @@ class Silence:
                 found.append(name)
         return found
 
+    def may_wait_s(self, streams: Mapping[str, OpenStream], now_s: float) -> float:
+        """For how long none of the open `streams` can be due, if nothing is heard; at least a hundredth of a period."""
+        due_s = [self._due_s(name, stream, now_s) for name, stream in streams.items()]
+        return max(min(due_s, default=math.inf) - now_s, self._every_s / 100)
+
+    def _due_s(self, name: str, stream: OpenStream, now_s: float) -> float:
+        """When a stream is due for a tick at the earliest."""
+        ticked_s = self._ticked_s.get(name, float("-inf")) + self._every_s
+        silent_s = self._silent_since_s(name, stream, now_s) + self._silent_after_s
+        return max(self._not_before_s, self._behind_until_s.get(stream.job, float("-inf")), ticked_s, silent_s)
+
     def _is_silent(self, name: str, stream: OpenStream, now_s: float) -> bool:
+        return now_s - self._silent_since_s(name, stream, now_s) > self._silent_after_s
+
+    def _silent_since_s(self, name: str, stream: OpenStream, now_s: float) -> float:
+        """When the one was heard last who has been silent for longest."""
         hosts = stream.hosts if stream.is_complete else (*stream.hosts, _UNKNOWN_HOST)
         # A host that was never heard here counts from when its stream was first seen to be open.
-        since_s = [self._heard_s.setdefault((name, host), now_s + stream.quiet_s) for host in hosts]
-        return any(now_s - heard_s > self._silent_after_s for heard_s in since_s)
+        heard_s = (self._heard_s.setdefault((name, host), now_s + stream.quiet_s) for host in hosts)
+        return min(heard_s, default=math.inf)
 
     def _forget_all_but(self, streams: Mapping[str, OpenStream], now_s: float) -> None:
         # What was just heard may be on its way to the pipeline and not open yet.

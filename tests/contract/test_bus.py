@@ -113,3 +113,15 @@ def test_a_waiting_poll_sleeps_on_where_others_are_told():
     assert woken == []
     bus.publish(FINDINGS, "k", b"1")
     assert woken == [True]
+
+
+def test_who_is_woken_comes_back_without_a_message_also_where_that_was_before_he_slept():
+    bus = MemoryBus()
+    consumer = bus.subscribe([CALLS])
+    consumer.wake()
+    assert consumer.poll(1, timeout_s=60.0) == []
+    reader = threading.Thread(target=lambda: consumer.poll(1, timeout_s=60.0))
+    reader.start()
+    consumer.wake()
+    reader.join(timeout=10.0)
+    assert not reader.is_alive()

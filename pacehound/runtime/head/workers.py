@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import cast
 
@@ -29,7 +29,7 @@ from pacehound.runtime.head.parts import Pipeline
 from pacehound.runtime.liveness import Liveness
 from pacehound.runtime.metric_names import EVENTS_IN, EVENTS_OUT, RECORDING_DROPPED, TICKS
 from pacehound.runtime.phases import Stages
-from pacehound.runtime.silence import Silence
+from pacehound.runtime.silence import OpenStream, Silence
 from pacehound.runtime.telemetry import Telemetry
 
 logger = logging.getLogger(__name__)
@@ -106,6 +106,10 @@ class HeadLoop(threading.Thread):
         """Somebody waits for it: deal now with what has come."""
         self.loop.hurried.set()
 
+    def wake(self) -> None:
+        """Something has come that is no message of its topics: its worker is asked what follows now."""
+        self._consumer.wake()
+
 
 class RecordedConsumer:
     """A consumer of the memory bus that writes every message it hands out into a recording, in log order."""
@@ -119,6 +123,7 @@ class RecordedConsumer:
         self.resume = consumer.resume
         self.lag = consumer.lag
         self.hurry = consumer.hurry
+        self.wake = consumer.wake
 
     @property
     def committed(self) -> int:
@@ -178,6 +183,8 @@ class PipelineWorker(EventWorker):
         self._silence = silence
         self._clock = clock
         self._telemetry = telemetry
+        self._streams: Mapping[str, OpenStream] = {}
+        """Those that were open when time was asked for last."""
 
     def on_event(self, event: Event, message: Message) -> list[Event]:
         """What the pipeline concludes, as far as it is kept."""
@@ -205,11 +212,17 @@ class PipelineWorker(EventWorker):
         """A tick for each stream in which a host is silent: only what stands in the log may close a silence."""
         if self._keeping is not None:
             self._keeping.keeper.write(self._keeping.stored())
-        streams = self._pipeline.streams()
+        self._streams = streams = self._pipeline.streams()
         due = self._silence.due(streams, self._clock.monotonic_s())
         self._telemetry.add(TICKS, len(due))
         now_ns = self._clock.now_ns()
         return [Tick(job=streams[name].job, attempt=streams[name].attempt, time_ns=now_ns, stream=name) for name in due]
+
+    def may_wait_s(self) -> float:
+        """Until a stream may be due for a tick; a state that waits for the store is looked after meanwhile."""
+        wait_s = self._silence.may_wait_s(self._streams, self._clock.monotonic_s())
+        is_waiting = self._keeping is not None and self._keeping.keeper.is_waiting
+        return min(wait_s, _POLL_S) if is_waiting else wait_s
 
     def on_settled(self) -> None:
         """Between two messages, with all that they led to on the bus: the state may be kept."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -10,7 +11,7 @@ import pytest
 
 from actuators.attendant import Attendant, Rules
 from actuators.thresholds import MOST_VALIDATIONS_PER_HOUR
-from actuators.worker import ActuatorWorker
+from actuators.worker import STEP_S, ActuatorWorker
 from pacehound.bus import Message
 from pacehound.bus.signing import Keys, Signer
 from pacehound.clock import ManualClock
@@ -161,6 +162,19 @@ def test_jobs_that_have_gone_do_not_stay_in_memory(monkeypatch: pytest.MonkeyPat
     for number in range(50):
         fleet.attendant.on_incident(replace(incident(id=f"i{number}", job=f"j{number}"), state="closed"))
     assert list(fleet.attendant._jobs) == [f"j{number}" for number in range(30, 50)]
+
+
+def test_it_is_asked_what_is_due_only_while_something_is_under_way() -> None:
+    fleet = Fleet()
+    worker = ActuatorWorker(lambda _: (), fleet.attendant)
+    worker.on_assigned([("incidents", 0)])
+    assert worker.may_wait_s() == STEP_S, "what was left there is not known yet"
+    worker.on_turn()
+    assert worker.may_wait_s() == math.inf
+    fleet.attendant.on_incident(slow("i1"))
+    assert worker.may_wait_s() == STEP_S
+    fleet.run_until("track")
+    assert worker.may_wait_s() == math.inf
 
 
 def test_what_it_decides_is_told_by_the_worker_beside_what_would_be_done() -> None:

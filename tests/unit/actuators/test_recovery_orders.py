@@ -126,6 +126,17 @@ def test_in_auto_the_best_plan_is_handed_out_and_confirmed_when_all_survivors_ha
     assert isinstance(head.whats()[-1], Confirm)
 
 
+def test_nothing_is_under_way_before_somebody_asks_nor_when_all_is_told() -> None:
+    head = Head(mode=Mode.OBSERVE)
+    assert head.orders.is_idle
+    head.ask()
+    head.step()
+    assert not head.orders.is_idle
+    head.say("armed")
+    head.step(60.0)
+    assert head.orders.is_idle
+
+
 def test_questions_of_a_job_whose_incidents_belong_to_another_worker_are_left_to_it() -> None:
     head = Head()
     head.ask()

@@ -1,6 +1,10 @@
 """Ticks are for silence alone: never early, never while somebody catches up, one per period."""
 
+import copy
+
 from head_parts import open_stream
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pacehound.runtime.silence import Silence
 
@@ -102,3 +106,34 @@ def test_a_host_that_may_be_quiet_may_still_be_when_something_else_was_heard_of_
     subject.heard("host", "j", "h", lag_s=0.0, now_s=90.0, quiet_s=60.0)
     subject.heard("host", "j", "h", lag_s=0.0, now_s=91.0, quiet_s=0.0)
     assert subject.due(streams, now_s=97.0) == ["host"], "it has said that it says more again"
+
+
+HEARD = st.tuples(
+    st.sampled_from(["c", "d"]),
+    st.sampled_from(["h", "i"]),
+    st.sampled_from([0.0, 0.5, 60.0]),
+    st.sampled_from([0.0, 4.0]),
+)
+
+
+@given(
+    st.lists(st.tuples(HEARD, st.floats(0.0, 8.0)), max_size=12), st.sampled_from([0.0, 10.0]), st.floats(0.01, 0.99)
+)
+def test_who_sleeps_as_long_as_it_says_misses_no_tick(heard, grace_s, share):
+    """Whatever was heard, and whenever somebody asks before that time is over, nothing is due."""
+    subject, streams = silence(grace_s), {"c": open_stream("j", "h", "i"), "d": open_stream("k", is_complete=False)}
+    now_s = 0.0
+    for (name, host, lag_s, quiet_s), later_s in heard:
+        now_s += later_s
+        subject.due(streams, now_s)
+        wait_s = subject.may_wait_s(streams, now_s)
+        assert copy.deepcopy(subject).due(streams, now_s + share * wait_s) == [] or wait_s == 0.01
+        subject.heard(name, streams[name].job, host, lag_s=lag_s, now_s=now_s, quiet_s=quiet_s)
+    for _ in range(3):
+        subject.due(streams, now_s)
+        now_s += subject.may_wait_s(streams, now_s) + 0.001
+        assert subject.due(streams, now_s), "nor does it wake for nothing"
+
+
+def test_where_no_stream_is_open_nothing_is_waited_for():
+    assert silence().may_wait_s({}, 5.0) == float("inf")

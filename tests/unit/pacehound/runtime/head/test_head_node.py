@@ -18,6 +18,7 @@ from pacehound.clock import ManualClock
 from pacehound.errors import BusFull, MalformedMessage, Unavailable
 from pacehound.model import codec
 from pacehound.model.events import (
+    CommandResult,
     DeadLetter,
     Decision,
     EarlierRun,
@@ -29,6 +30,7 @@ from pacehound.model.events import (
     Topology,
     UsualRounds,
 )
+from pacehound.model.events.control import RecoveryQuestion
 from pacehound.runtime import metric_names
 from pacehound.runtime.event_loop import EventWorker
 from pacehound.runtime.head.known_topology import AGAIN_AFTER_S, KnownTopology
@@ -57,6 +59,26 @@ def test_a_stopped_rank_becomes_an_incident_with_a_decision(head, store):
     (incident,) = head.incidents()
     assert incident.findings[0].culprits == (2,)
     assert [d.action for d in head.decisions()] == ["resume_rank"]
+
+
+def test_whoever_answers_survivors_hears_a_question_at_once_although_nothing_else_wakes_him(store):
+    heard = threading.Event()
+
+    class Actuators(EventWorker):
+        def __init__(self, wire):
+            self.wire = wire
+
+        def on_turn(self):
+            if self.wire.questions(0)[0]:
+                heard.set()
+            return []
+
+    head = Head(settings=Settings(), parts=replace(parts(store), actuators=Actuators), clock=ManualClock(2_000))
+    head.start()
+    question = RecoveryQuestion(digest="a" * 32, survivors=(0,), ranks=(0,), payload="{}", within_ms=2_000)
+    head.ingest(codec.encode(CommandResult(job="j", attempt=0, time_ns=2_000, host="h", number=1, asked=question)))
+    assert heard.wait(20.0)
+    head.stop()
 
 
 def test_one_bad_record_goes_to_the_dead_letters_and_the_good_ones_do_not(head, store):
