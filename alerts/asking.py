@@ -78,6 +78,11 @@ class Asking:
         for receiver in self._receivers:
             receiver.notices[name] = notice
 
+    @property
+    def is_waiting(self) -> bool:
+        """Somebody is still to be told, or what came of it to be said."""
+        return bool(self._said) or any(receiver.notices for receiver in self._receivers)
+
     def turn(self) -> list[Asked]:
         """Tell whoever is there; who was told, and what came of it, since the last time."""
         now_s, now_ns = self._clock.monotonic_s(), self._clock.now_ns()

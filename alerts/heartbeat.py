@@ -54,6 +54,10 @@ class Heartbeat:
         if delivery.outcome != "delivered":
             logger.warning("the heartbeat was not taken: %s", delivery.detail)
 
+    def may_wait_s(self, now_s: float) -> float:
+        """Until the next one."""
+        return 0.0 if self._next_s is None else max(self._next_s - now_s, 0.0)
+
     def close(self) -> None:
         """Close the connections."""
         self._receiver.close()

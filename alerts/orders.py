@@ -82,6 +82,11 @@ class OrdersFile:
         self._seen: tuple[int, int] | None = None
         self.orders = Orders()
 
+    @property
+    def is_watched(self) -> bool:
+        """There may be one."""
+        return self._path is not None
+
     def look(self) -> bool:
         """Whether it says something else than before."""
         if self._path is None:

@@ -28,5 +28,11 @@ SHOWN_CULPRITS = 16
 DELIVERIES_PER_TURN = 100
 """Between two looks at Kafka: at 50 ms each five seconds, well within the time after which a member is put out."""
 
+TRIED_AGAIN_S = 0.2
+"""While somebody is to be told something he is tried so often, between the pauses of those who are away."""
+
+ORDERS_LOOKED_AT_S = 2.0
+"""So soon a silence holds, or a page stops that somebody has acknowledged: nobody who types sees the difference."""
+
 HEARTBEAT_S = 60.0
 """What waits for heartbeats can be told to wait for minutes, and for nothing shorter."""

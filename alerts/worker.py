@@ -19,6 +19,7 @@ which holds what there is to be told of and not each state of it. Who comes back
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -32,7 +33,7 @@ from alerts.notice import Delivery, Notice, Sink
 from alerts.orders import Acknowledgement, OrdersFile
 from alerts.policy import Subject, Waits, decide
 from alerts.severity import RANK, Level, severity, worse
-from alerts.thresholds import DELIVERIES_PER_TURN, OLD_NEWS_NS
+from alerts.thresholds import DELIVERIES_PER_TURN, OLD_NEWS_NS, ORDERS_LOOKED_AT_S, TRIED_AGAIN_S
 from pacehound.bus import Message, Place
 from pacehound.clock import Clock
 from pacehound.errors import RejectedMessage, Unavailable
@@ -204,6 +205,20 @@ class AlertWorker(EventWorker):
         told = self._tell()
         self._forget_told(self._clock.now_ns())
         return [*asked, *told]
+
+    def may_wait_s(self) -> float:
+        """Until somebody is to be told of something, a heartbeat is due, or the orders of people are looked at."""
+        is_busy = bool(self._to_read or self._to_note) or self._asking.is_waiting
+        if is_busy or any(one.due or one.unsettled for one in self._receivers):
+            return TRIED_AGAIN_S
+        waits_s = [math.inf]
+        if later_ns := [due_ns for one in self._receivers for due_ns in one.later.values()]:
+            waits_s.append((min(later_ns) - self._clock.now_ns()) / 1e9)
+        if self._heartbeat is not None:
+            waits_s.append(self._heartbeat.may_wait_s(self._clock.monotonic_s()))
+        if self._orders.is_watched:
+            waits_s.append(ORDERS_LOOKED_AT_S)
+        return max(min(waits_s), TRIED_AGAIN_S)
 
     def on_settled(self) -> None:
         """All that was told is noted."""

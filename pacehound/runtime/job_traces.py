@@ -7,6 +7,7 @@ queue of its own, and what does not fit is dropped: a receiver that is slow or a
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import deque
 from collections.abc import Iterable, Sequence
@@ -172,6 +173,12 @@ class JobTraces(EventWorker):
                 if not held.is_sent and (named_ranks(held.latest) or waited_s >= UNNAMED_S):
                     self._send_rounds(held)
         return []
+
+    def may_wait_s(self) -> float:
+        """Until an incident has named nobody for so long that its rounds are sent all the same."""
+        with self._lock:
+            since_s = min((held.since_s for held in self._held.values() if not held.is_sent), default=math.inf)
+        return max(since_s + UNNAMED_S - self._clock.monotonic_s(), 0.0)
 
     def close(self) -> None:
         """Send what waits, within a few seconds."""

@@ -55,8 +55,6 @@ logger = logging.getLogger(__name__)
 
 BUS_MAX_BYTES = 256 * 1024 * 1024
 _SETTLE_POLL_S = 0.02
-# Whom nothing can concern before something comes sleeps until then; a look in between costs a third of a millisecond.
-_LONGEST_POLL_S = 60.0
 _AGAIN_WITHIN_S = 30.0
 # While the store fails every sender is turned away, and its backlog grows: agents ask as often.
 _STORE_RETRY_S = 5.0
@@ -123,9 +121,9 @@ class Head:
             )
         pipeline = PipelineWorker(parts.pipeline, silence, self._clock, self.telemetry, on_rounds, keeping)
         heard = (topics.CALLS, topics.HOSTS, topics.OPS)
-        self._pipeline = self._loop("pipeline", heard, pipeline, recording=recording, poll_s=_LONGEST_POLL_S)
+        self._pipeline = self._loop("pipeline", heard, pipeline, recording=recording)
         self.mailbox = Mailbox(self._clock.now_ns())
-        self._actuators = self._loop("actuators", (topics.INCIDENTS,), parts.actuators(self), poll_s=_LONGEST_POLL_S)
+        self._actuators = self._loop("actuators", (topics.INCIDENTS,), parts.actuators(self))
         self.mailbox.when_asked(self._actuators.wake)
         self._alerts = (
             self._loop("alerts", (topics.INCIDENTS, topics.DECISIONS), parts.alerts)
@@ -138,7 +136,7 @@ class Head:
             else None
         )
         # Few, large inserts cost the training host least, and a sender can wait for so long.
-        how = {"max_messages": _AT_ONCE, "linger_s": 0.3, "longest_retry_s": _STORE_RETRY_S, "poll_s": _LONGEST_POLL_S}
+        how = {"max_messages": _AT_ONCE, "linger_s": 0.3, "longest_retry_s": _STORE_RETRY_S}
         late: tuple[Topic, ...] = ()
         if parts.late_writer is not None:
             again = {*KEPT, topics.FINDINGS.name} if self._keeper is not None else set()

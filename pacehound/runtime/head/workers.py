@@ -36,8 +36,10 @@ logger = logging.getLogger(__name__)
 
 # What the store keeps. Rounds and watermarks pass from stage one to stage two within this process.
 STORED = tuple(topic for topic in topics.TOPICS.values() if topic is not topics.ROUNDS)
-_POLL_S = 0.2
-"""So often whoever acts as time passes is asked."""
+_LONGEST_POLL_S = 60.0
+"""Whom nothing concerns before something comes sleeps until then: a look in between takes a third of a millisecond."""
+_STATE_POLL_S = 0.2
+"""So often a state that waits for the store is asked after."""
 
 
 class HeadLoop(threading.Thread):
@@ -52,7 +54,6 @@ class HeadLoop(threading.Thread):
         telemetry: Telemetry,
         clock: Clock,
         *,
-        poll_s: float = _POLL_S,
         max_messages: int = 16,
         linger_s: float = 0.0,
         linger_below: int = MAX_MESSAGES,
@@ -72,7 +73,7 @@ class HeadLoop(threading.Thread):
             clock=clock,
             stages=Stages(telemetry, clock),
             max_messages=max_messages,
-            poll_s=poll_s,
+            poll_s=_LONGEST_POLL_S,
             linger_s=linger_s,
             linger_below=linger_below,
             longest_retry_s=longest_retry_s,
@@ -222,7 +223,7 @@ class PipelineWorker(EventWorker):
         """Until a stream may be due for a tick; a state that waits for the store is looked after meanwhile."""
         wait_s = self._silence.may_wait_s(self._streams, self._clock.monotonic_s())
         is_waiting = self._keeping is not None and self._keeping.keeper.is_waiting
-        return min(wait_s, _POLL_S) if is_waiting else wait_s
+        return min(wait_s, _STATE_POLL_S) if is_waiting else wait_s
 
     def on_settled(self) -> None:
         """Between two messages, with all that they led to on the bus: the state may be kept."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from alerts.orders import Acknowledgement, OrdersFile, Silence, append
 from alerts.policy import Waits
 from alerts.service import policy_of, sinks_of
 from alerts.severity import Level
-from alerts.thresholds import TOGETHER_NS
+from alerts.thresholds import ORDERS_LOOKED_AT_S, TOGETHER_NS, TRIED_AGAIN_S
 from alerts.worker import AlertWorker, Past, Policy
 from pacehound.bus import Message
 from pacehound.clock import ManualClock
@@ -104,8 +105,15 @@ class World:
         return told
 
     def wait(self, seconds: float, worker: AlertWorker | None = None) -> list[Event]:
+        """Let time pass: nothing follows from it for as long as the worker says that it may wait."""
+        worker = worker or self.worker
+        quiet_s = min(worker.may_wait_s(), seconds)
+        if self.orders is None and quiet_s > TRIED_AGAIN_S:
+            self.clock.advance_s(0.99 * quiet_s)
+            assert self.turn(worker) == []
+            seconds -= 0.99 * quiet_s
         self.clock.advance_s(seconds)
-        return self.turn(worker or self.worker)
+        return self.turn(worker)
 
     def restart(self) -> None:
         self.worker = self.another()
@@ -320,6 +328,19 @@ def test_of_the_past_only_what_is_open_is_told_to_a_new_sink() -> None:
     world.restart()
     world.wait(1)
     assert sorted(world.sinks[0].told) == [("i1", "page", "open"), ("i2", "page", "closed")]
+
+
+def test_whoever_has_told_everything_may_wait_for_ever() -> None:
+    world = World()
+    assert world.worker.may_wait_s() == math.inf
+    world.worker.on_event(incident(), message_of(incident()))
+    assert world.worker.may_wait_s() == TRIED_AGAIN_S, "it is told, and not noted"
+    world.wait(1.0)
+    assert world.worker.may_wait_s() == math.inf
+
+
+def test_whose_orders_are_in_a_file_is_heard_soon(tmp_path: Path) -> None:
+    assert World(orders=tmp_path / "orders").worker.may_wait_s() == ORDERS_LOOKED_AT_S
 
 
 def test_silenced_jobs_are_told_of_when_the_silence_is_taken_back(tmp_path: Path) -> None:

@@ -39,7 +39,9 @@ class World:
 def test_it_is_heard_once_a_minute() -> None:
     world = World()
     for second in range(0, 181, 10):
+        n_heard, is_due = len(world.heard), world.heartbeat.may_wait_s(1_000.0 + second) == 0.0
         world.heartbeat.turn(1_000.0 + second)
+        assert (len(world.heard) > n_heard) == is_due
     assert world.heard == ["POST"] * 4
 
 

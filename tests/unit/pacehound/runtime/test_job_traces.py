@@ -67,6 +67,7 @@ class World:
             worker = worker_of(settings, self.clock, self.telemetry)
             for event in events:
                 if isinstance(event, float):
+                    assert worker.may_wait_s() > 0.0
                     self.clock.advance_s(event)
                 else:
                     assert worker.on_event(event, SOMEWHERE) == []
