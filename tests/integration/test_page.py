@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 import browser
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Route, expect
 
 from bench.rig import realjob
 from pacehound.model.orders import Answer
@@ -245,6 +245,20 @@ def test_without_its_token_the_page_asks_for_it_and_takes_no_other(chromium: Bro
     page.reload()
     page.get_by_role("heading", name="Jobs").wait_for()
     assert all("401" in said for said in watched.wrong), watched.wrong
+
+
+def test_who_goes_on_before_the_page_has_its_session_is_asked_for_no_token(chromium: Browser, address: str) -> None:
+    watched = browser.Watched(chromium)
+    page = watched.page
+    held: list[Route] = []
+    page.route("**/api/session", lambda route: held.append(route))
+    with page.expect_request("**/api/session"):
+        page.goto(address)
+    page.evaluate("location.hash = '#/incidents'")
+    page.evaluate("new Promise(requestAnimationFrame)")
+    held[0].continue_()
+    page.get_by_role("heading", name="Incidents").wait_for()
+    assert watched.wrong == []
 
 
 class Answered:

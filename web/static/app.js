@@ -145,6 +145,7 @@ document.querySelector("#token form").addEventListener("submit", async (event) =
 });
 
 async function begin() {
+  addEventListener("hashchange", show); // not before: without a session every view is refused
   follow();
   await show();
 }
@@ -227,5 +228,4 @@ addEventListener("keydown", (event) => {
   act();
 });
 
-addEventListener("hashchange", show);
 start();
