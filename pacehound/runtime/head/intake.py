@@ -228,6 +228,7 @@ class Intake:
             for communicator, missing in self._known_topology.missing_before(event):
                 self._bus.publish(topics.CALLS, communicator, missing)
             self._known_topology.note(event, value, self._clock.monotonic_s())
+            self._note_heard(event, key)  # first: whoever is woken by the message asks how long he may sleep now
         self._bus.publish(topic, key, value, (event,) if is_decoded else None)
         if isinstance(event, Topology):
             self._bus.publish(topics.TOPOLOGY, key, value, (event,) if is_decoded else None)
@@ -236,19 +237,20 @@ class Intake:
         if isinstance(event, CommandResult):
             self._mailbox.put(event, self._clock.now_ns())
         self._telemetry.add(RECORDS_ACCEPTED)
-        if isinstance(event, SENT_BY_HOSTS):
-            # Only progress and samples say how far a host has got; the rest speaks of the past by nature.
-            said_at = event.time_ns if isinstance(event, (Progress, HostSample)) else None
-            promised: dict[str, int | None] = {key: said_at}
-            if isinstance(event, Flush):
-                promised = dict(event.promised_ns)
-                if event.speaks_of_processes:
-                    promised[host_stream(event.job, event.host)] = event.time_ns
-            quiet_s = quiet_s_of(event)
-            for stream, time_ns in promised.items():
-                lag_s = None if time_ns is None else (self._clock.now_ns() - time_ns) / 1e9
-                now_s = self._clock.monotonic_s()
-                self._silence.heard(stream, event.job, event.host, lag_s=lag_s, now_s=now_s, quiet_s=quiet_s)
+
+    def _note_heard(self, event: FromHost, key: str) -> None:
+        # Only progress and samples say how far a host has got; the rest speaks of the past by nature.
+        said_at = event.time_ns if isinstance(event, (Progress, HostSample)) else None
+        promised: dict[str, int | None] = {key: said_at}
+        if isinstance(event, Flush):
+            promised = dict(event.promised_ns)
+            if event.speaks_of_processes:
+                promised[host_stream(event.job, event.host)] = event.time_ns
+        quiet_s = quiet_s_of(event)
+        for stream, time_ns in promised.items():
+            lag_s = None if time_ns is None else (self._clock.now_ns() - time_ns) / 1e9
+            now_s = self._clock.monotonic_s()
+            self._silence.heard(stream, event.job, event.host, lag_s=lag_s, now_s=now_s, quiet_s=quiet_s)
 
     def _note_attempt(self, event: FromHost) -> None:
         closed = isinstance(event, HostSample) and event.closed
