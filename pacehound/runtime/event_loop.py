@@ -398,18 +398,22 @@ class EventLoop:
                 raise MalformedMessage(f"a {type(event).__name__} on the topic of {message.topic}")
             return self._worker.on_event(event, message)
 
-        for outcome in worked(message, work, self._begun):
-            if outcome.error is not None:
-                if outcome.is_fault:
-                    self._telemetry.add(WORKER_FAILURES, worker=self._name)
-                self._telemetry.add(DEAD_LETTERED, topic=message.topic, error=type(outcome.error).__name__)
-                self._refused.append(outcome)
-            self._take_results(outcome.result or [])
-            if outcome.event is not None and outcome.error is None:
-                age_s = (self._clock.now_ns() - _time_ns(outcome.event)) / 1e9
-                self._telemetry.add(EVENT_AGE_SECONDS, max(age_s, 0.0))
-                self._telemetry.add(EVENT_AGES)
-            self._begun += 1
+        ages_s = list[float]()
+        try:
+            for outcome in worked(message, work, self._begun):
+                if outcome.error is not None:
+                    if outcome.is_fault:
+                        self._telemetry.add(WORKER_FAILURES, worker=self._name)
+                    self._telemetry.add(DEAD_LETTERED, topic=message.topic, error=type(outcome.error).__name__)
+                    self._refused.append(outcome)
+                if outcome.result:
+                    self._take_results(outcome.result)
+                if outcome.event is not None and outcome.error is None:
+                    ages_s.append(max(self._clock.now_ns() - _time_ns(outcome.event), 0) / 1e9)
+                self._begun += 1
+        finally:  # the rest of the message may come again; these have been dealt with
+            self._telemetry.add(EVENT_AGE_SECONDS, sum(ages_s))
+            self._telemetry.add(EVENT_AGES, len(ages_s))
         if message.topic != DEAD_LETTERS.name:  # a letter that does not fit itself is not worth another one
             self._results += _encoded(dead_letters_of(message, self._refused, self._clock.now_ns()))
 
