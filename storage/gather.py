@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -14,12 +14,13 @@ import pyarrow as pa
 from pacehound.bus import Message
 from pacehound.clock import Clock
 from pacehound.model.calls import CallBatch
-from pacehound.model.events import DeadLetter, HostVitals
+from pacehound.model.events import DeadLetter, HostVitals, IterationSample, Markers
 from pacehound.model.flushes import Flush
 from pacehound.model.operations import Operations
 from pacehound.model.routing import Event
 from pacehound.runtime.records import dead_letters_of, worked
 from storage import schemas
+from storage.event_columns import iterations_table, markers_table
 from storage.flush_rows import batches_table, flushes_table
 from storage.rows import Row, arrow_rows, calls_table, operations_table, rows_of
 from storage.vitals_rows import n_readings, vitals_table
@@ -28,7 +29,23 @@ from storage.vitals_rows import n_readings, vitals_table
 MAX_INSERT_CALLS = 100_000
 
 Calls = CallBatch | Flush
-_Part: TypeAlias = Row | Flush | HostVitals | pa.Table
+_Part: TypeAlias = Row | Flush | HostVitals | IterationSample | Markers | pa.Table
+
+
+class _Columns(NamedTuple):
+    """Of what there is much: which table takes it, how many rows one has, and what makes columns of many."""
+
+    table: str
+    n_rows: Callable[[Any], int]
+    joined: Callable[[Sequence[Any]], pa.Table]
+
+
+_AT_ONCE: Mapping[type, _Columns] = {
+    HostVitals: _Columns(schemas.HOST_VITALS, n_readings, vitals_table),
+    IterationSample: _Columns(schemas.ITERATIONS, lambda _: 1, iterations_table),
+    Markers: _Columns(schemas.MARKERS, lambda markers: len(markers.ranks), markers_table),
+    Flush: _Columns(schemas.BATCHES, lambda flush: len(flush.parts), batches_table),
+}
 _Name = tuple[str, int, str, str, str, int]
 
 
@@ -142,12 +159,16 @@ class Rows:
 
         """
         by_table: dict[str, list[_Part]] = {}
-        alone: Iterable[Event] = (event,)
+        alone: tuple[Event, ...] = (event,)
         if isinstance(event, Flush):
             alone = (*event.vitals, *event.topologies, *event.markers)
         n_without_rows = 0
         for one in alone:
-            rows = [(schemas.HOST_VITALS, one)] if isinstance(one, HostVitals) else rows_of(one)
+            known = _AT_ONCE.get(type(one))
+            if known is not None:
+                rows: Sequence[tuple[str, _Part]] = [(known.table, one)] if known.n_rows(one) else ()
+            else:
+                rows = rows_of(one)
             n_without_rows += not rows
             for table, row in rows:
                 by_table.setdefault(table, []).append(row)
@@ -181,9 +202,7 @@ class Rows:
 def _n_rows(part: _Part) -> int:
     if isinstance(part, dict):
         return 1
-    if isinstance(part, HostVitals):
-        return n_readings(part)
-    return len(part.parts) if isinstance(part, Flush) else int(part.num_rows)
+    return int(part.num_rows) if isinstance(part, pa.Table) else _AT_ONCE[type(part)].n_rows(part)
 
 
 def _joined(table: str, parts: Sequence[_Part]) -> pa.Table:
@@ -192,10 +211,8 @@ def _joined(table: str, parts: Sequence[_Part]) -> pa.Table:
     for kind, some in groupby(parts, type):
         if kind is dict:
             tables.append(arrow_rows(table, [one for one in some if isinstance(one, dict)]))
-        elif kind is Flush:
-            tables.append(batches_table([one for one in some if isinstance(one, Flush)]))
-        elif kind is HostVitals:
-            tables.append(vitals_table([one for one in some if isinstance(one, HostVitals)]))
+        elif (known := _AT_ONCE.get(kind)) is not None:
+            tables.append(known.joined([*some]))
         else:
             tables += some
     return pa.concat_tables(tables).combine_chunks()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -27,9 +27,7 @@ from pacehound.model.events import (
     HostSample,
     Incident,
     Instant,
-    IterationSample,
     LearntRounds,
-    Markers,
     Notification,
     ProcessState,
     RankStack,
@@ -52,16 +50,15 @@ def rows_of(event: Event) -> list[tuple[str, Row]]:
     """The rows of an event, each with its table; none for what is not stored.
 
     Progress, ticks, watermarks and rounds are the streams' own means: what they led to is stored, they are not.
-    The calls themselves are columns already and go through `calls_table`, as operations do through `operations_table`
-    and what hosts say of their hardware through `vitals_rows.vitals_table`; here a batch gives the row that says what
-    its source could see and what was dropped.
+    The calls themselves are columns already and go through `calls_table`, as operations do through `operations_table`;
+    of what there is much of (`gather.py` has the list) columns are made at once. Here a batch gives the row that says
+    what its source could see and what was dropped.
 
     Examples
     --------
-    >>> sample = IterationSample(job="j", attempt=0, time_ns=9, communicator="c", step=4, ranks=(0, 1),
-    ...                          ends_ns=(8, 9), step_time_s=0.5, boundary="period")
-    >>> [(table, row["step"], row["ends_ns"]) for table, row in rows_of(sample)]
-    [('stored_iterations', 4, [8, 9])]
+    >>> sample = HostSample(job="j", attempt=0, time_ns=9, host="h", processes=(), closed=True, closed_why="job ended")
+    >>> [(table, row["rank"], row["closed_why"]) for table, row in rows_of(sample)]
+    [('stored_host_samples', -1, 'job ended')]
 
     """
     match event:
@@ -73,10 +70,6 @@ def rows_of(event: Event) -> list[tuple[str, Row]]:
             return [(schemas.HOST_SAMPLES, _process(event, p)) for p in event.processes or (_NO_PROCESS,)]
         case HostEvidence():
             return [(schemas.HOST_EVIDENCE, _stack(event, stack)) for stack in event.stacks or (_NO_STACK,)]
-        case Markers():
-            return [(schemas.MARKERS, row) for row in _markers(event)]
-        case IterationSample():
-            return [(schemas.ITERATIONS, _plain(event, schemas.ITERATIONS))]
         case Changepoint():
             return [(schemas.CHANGEPOINTS, _changepoint(event))]
         case GroupOutlier():
@@ -301,19 +294,6 @@ def _stack(evidence: HostEvidence, stack: RankStack) -> Row:
         "kernel_log": list(evidence.kernel_log),
         "time_ns": evidence.time_ns,
     }
-
-
-def _markers(markers: Markers) -> list[Row]:
-    same: Mapping[str, Any] = {
-        "job": markers.job,
-        "attempt": markers.attempt,
-        "host": markers.host,
-        "communicator": markers.communicator,
-    }
-    columns = zip(markers.ranks, markers.names, markers.steps, markers.times_ns, strict=True)
-    return [
-        {**same, "rank": rank, "name": name, "step": step, "time_ns": time_ns} for rank, name, step, time_ns in columns
-    ]
 
 
 def _changepoint(change: Changepoint) -> Row:

@@ -12,6 +12,8 @@ from pacehound.model.events import (
     HostVitals,
     Incident,
     Instant,
+    IterationSample,
+    Markers,
     Progress,
     Tick,
     Watermark,
@@ -22,8 +24,8 @@ from storage.rows import arrow_rows, calls_table, rows_of
 from tests.fakes.events import START_NS, call_batch, finding, incident, one_of_each
 
 NOT_STORED = (Progress, Tick, Watermark)
-ALONE = [event for event in one_of_each() if not isinstance(event, HostVitals)]
-"""Of those hardware is columns at once (`test_vitals_rows.py`)."""
+ALONE = [event for event in one_of_each() if not isinstance(event, (HostVitals, IterationSample, Markers))]
+"""Those are columns at once (`test_vitals_rows.py`, `test_event_columns.py`)."""
 
 
 @pytest.mark.parametrize("event", ALONE, ids=lambda e: type(e).__name__)
