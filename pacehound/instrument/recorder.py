@@ -6,11 +6,11 @@ noted in `<run folder>/notes/<pid>.json`, and training goes on.
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import struct
 import threading
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -167,7 +167,8 @@ class Recorder:
         if not capacity:
             raise OSError(f"the rings of this run have their share of {folder}")
         ring = Ring(
-            os.path.join(folder, f"{os.getpid()}-{own}-{next(self._numbers)}.ring"),
+            # Its time tells it from those of a process that has begun anew in this one's place (`os.execv`).
+            os.path.join(folder, f"{os.getpid()}-{own}-{time.monotonic_ns()}.ring"),
             capacity,
             rank=self.rank,
             local_rank=self.local_rank,
@@ -193,7 +194,6 @@ class Recorder:
 
     def _forget(self) -> None:
         self._rings: dict[int, Ring] = {}
-        self._numbers = itertools.count()
 
 
 def integer(environ: Mapping[str, str], name: str, default: int) -> int:

@@ -168,3 +168,22 @@ def test_a_forked_child_writes_a_ring_of_its_own_or_none(
     assert {pid: kinds.count(3) for pid, kinds in seen.items()} == {first: 2, parent: 3}
     assert second not in seen
     assert not {5} & set(seen[parent]), "the child's step is no step of its parent"
+
+
+AGAIN = """
+    import os
+    dist.destroy_process_group()
+    if "AGAIN" not in os.environ:
+        os.environ["AGAIN"] = "it has begun once"
+        os.execv(sys.executable, [sys.executable, *sys.argv])
+"""
+
+
+def test_a_script_that_begins_anew_in_its_own_place_is_recorded_in_rings_of_its_own(tmp_path: Path) -> None:
+    """It has the pid that it had: its first rings were written over, and agents had read them already."""
+    (tmp_path / "run").mkdir()
+    done = run(tmp_path, ALONE + AGAIN, tmp_path / "run")
+    assert (done.returncode, done.stderr) == (0, "")
+    rings = ring_reader.read_all(tmp_path / "run")
+    assert len({ring.pid for ring in rings}) == 1
+    assert [kinds(tmp_path / "run").count(kind) for kind in (3, 4)] == [6, 6]

@@ -52,7 +52,6 @@ Process& process() {
 }
 std::atomic<bool> is_on{false};
 std::atomic<uint32_t> generation{0}; /* one more in each forked child: its parent's rings are not its own */
-std::atomic<uint32_t> opened{0};
 std::mutex& error_lock() {
     static std::mutex* the = new std::mutex;
     return *the;
@@ -96,7 +95,7 @@ class Ring {
         if (!capacity_) throw std::runtime_error("the rings of this run have their share of " + folder);
         size_ = PH_RING_HEADER_BYTES + size_t(capacity_) * PH_RECORD_BYTES;
         const std::string path = folder + "/" + std::to_string(pid) + "-" + std::to_string(tid) + "-" +
-                                 std::to_string(opened.fetch_add(1)) + ".ring";
+                                 std::to_string(now_ns()) + ".ring"; /* as in recorder.py */
         const std::string temporary = path + ".new";
         const int fd = ::open(temporary.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
         if (fd < 0) throw std::runtime_error("cannot make " + temporary + ": " + strerror(errno));
