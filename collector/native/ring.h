@@ -1,7 +1,8 @@
 /* ring.h: the ring that carries one thread's records to the agent.
  *
- * One file per thread that writes, `<run folder>/rings/<pid>-<tid>-<n>.ring`, mapped by the writer and read by the agent;
- * when the thread ends, the next one that has something to say writes on in it.
+ * One file per thread that writes, `<run folder>/rings/<pid>-<tid>-<time>.ring`, mapped by the writer and read by the
+ * agent; the time, in ns, tells it from those of a process that has begun anew in the same place (execve). When the
+ * thread ends, the next one that has something to say writes on in it.
  * Single producer, single consumer, no locks, no system calls after creation. A full ring overwrites its oldest
  * records: the writer never waits, and the reader counts what it missed from the sequence stamps. The file stays
  * readable after the writer has died, at any instruction. The agent removes it when it has read it to its end after its
@@ -9,7 +10,8 @@
  *
  * The layout is shared by pacehound/instrument/ring.py (Python writer), pacehound/instrument/native/c10d_hooks.cpp
  * (C++ writer), collector/native/shim_ring.c (the NCCL shim) and collector/calls/rings.py (reader). The shim's files
- * are `<pid>-<tid>-s<n>.ring`, those of the NCCL profiler plugin `<pid>-<tid>-p<n>.ring`, for all may be in one process. All integers are little-endian.
+ * are `<pid>-<tid>-s<time>.ring`, those of the NCCL profiler plugin `<pid>-<tid>-p<time>.ring`, for all may be in one
+ * process. All integers are little-endian.
  * Times are CLOCK_MONOTONIC nanoseconds; the agent maps them to Unix time by one clock pair per host and job.
  *
  * Writing record i (i counts from 0, slot = i % capacity):

@@ -125,7 +125,6 @@ static bool take_over(struct ph_thread *self) {
 }
 
 bool ph_ring_ready(struct ph_thread *self) {
-    static _Atomic uint32_t opened;
     char path[sizeof ph_process.run_dir + 96], scratch[sizeof path + 8];
     if (PH_LIKELY(self->header != NULL)) return true;
     uint32_t tid = (uint32_t)syscall(SYS_gettid);
@@ -143,8 +142,8 @@ bool ph_ring_ready(struct ph_thread *self) {
         ph_process_fail("the rings of this run have their share of the shared memory", ENOSPC);
         return false;
     }
-    snprintf(path, sizeof path, "%s/rings/%u-%u-" PH_RING_MARK "%u.ring", ph_process.run_dir, ph_process.pid, tid,
-             atomic_fetch_add(&opened, 1));
+    snprintf(path, sizeof path, "%s/rings/%u-%u-" PH_RING_MARK "%llu.ring", ph_process.run_dir, ph_process.pid, tid,
+             (unsigned long long)ph_now_ns());
     snprintf(scratch, sizeof scratch, "%s.new", path);
     int error = map_ring(self, scratch, path, tid);
     if (!error) return true;
