@@ -40,7 +40,7 @@ class _Columns(NamedTuple):
     joined: Callable[[Sequence[Any]], pa.Table]
 
 
-_AT_ONCE: Mapping[type, _Columns] = {
+_TOGETHER: Mapping[type, _Columns] = {
     HostVitals: _Columns(schemas.HOST_VITALS, n_readings, vitals_table),
     IterationSample: _Columns(schemas.ITERATIONS, lambda _: 1, iterations_table),
     Markers: _Columns(schemas.MARKERS, lambda markers: len(markers.ranks), markers_table),
@@ -164,7 +164,7 @@ class Rows:
             alone = (*event.vitals, *event.topologies, *event.markers)
         n_without_rows = 0
         for one in alone:
-            known = _AT_ONCE.get(type(one))
+            known = _TOGETHER.get(type(one))
             if known is not None:
                 rows: Sequence[tuple[str, _Part]] = [(known.table, one)] if known.n_rows(one) else ()
             else:
@@ -202,7 +202,7 @@ class Rows:
 def _n_rows(part: _Part) -> int:
     if isinstance(part, dict):
         return 1
-    return int(part.num_rows) if isinstance(part, pa.Table) else _AT_ONCE[type(part)].n_rows(part)
+    return int(part.num_rows) if isinstance(part, pa.Table) else _TOGETHER[type(part)].n_rows(part)
 
 
 def _joined(table: str, parts: Sequence[_Part]) -> pa.Table:
@@ -211,7 +211,7 @@ def _joined(table: str, parts: Sequence[_Part]) -> pa.Table:
     for kind, some in groupby(parts, type):
         if kind is dict:
             tables.append(arrow_rows(table, [one for one in some if isinstance(one, dict)]))
-        elif (known := _AT_ONCE.get(kind)) is not None:
+        elif (known := _TOGETHER.get(kind)) is not None:
             tables.append(known.joined([*some]))
         else:
             tables += some

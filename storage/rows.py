@@ -1,4 +1,4 @@
-"""Events -> rows; pure. Which event fills which table is said here and nowhere else."""
+"""Events -> rows; pure. Which event fills which table is said here; of what there is much of, in gather.py."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def rows_of(event: Event) -> list[tuple[str, Row]]:
 
     Progress, ticks, watermarks and rounds are the streams' own means: what they led to is stored, they are not.
     The calls themselves are columns already and go through `calls_table`, as operations do through `operations_table`;
-    of what there is much of (`gather.py` has the list) columns are made at once. Here a batch gives the row that says
-    what its source could see and what was dropped.
+    of what there is much of (`gather.py` has the list) columns of many are made together. Here a batch gives the row
+    that says what its source could see and what was dropped.
 
     Examples
     --------
