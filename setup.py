@@ -1,8 +1,9 @@
 """Puts the NCCL shim and plugin, the hold and the streams' inner loops into the wheel, where there is a C compiler.
 
-Everything else stands in pyproject.toml. Where one of them cannot be compiled the wheel comes without it, which the
+Beside the packages it puts `pacehound.pth`, by which ranks are found whose script sets PYTHONPATH itself. Everything
+else stands in pyproject.toml. Where one of them cannot be compiled the wheel comes without it, which the
 build says: `pacehound run --nccl …` then builds it at its first use. A wheel that holds one is for this platform alone.
-An editable install compiles nothing: its builds lie in the user's cache (`make native`).
+An editable install compiles nothing: its builds lie in the user's cache (`make native`). It has no `pacehound.pth`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 from setuptools import Command, setup
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build import build
+from setuptools.command.build_py import build_py
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))  # a build backend does not put us there
 
@@ -60,6 +62,25 @@ class BuildNative(Command):
         return Path(self.build_lib, *native_build.__name__.split(".")[:-1], native_build.PACKAGED.name)
 
 
+class BuildPython(build_py):
+    """The packages, and the file that interpreters look for beside them."""
+
+    def run(self) -> None:
+        super().run()
+        if not self.editable_mode:
+            self.mkpath(self.build_lib)
+            self.copy_file(_PTH, self._installed())
+
+    def get_outputs(self, include_bytecode: bool = True) -> list[str]:
+        return [*super().get_outputs(include_bytecode), *([] if self.editable_mode else [self._installed()])]
+
+    def _installed(self) -> str:
+        return str(Path(self.build_lib, Path(_PTH).name))
+
+
+_PTH = "pacehound/instrument/autoload/pacehound.pth"
+
+
 class Build(build):
     """Everything, and then the native libraries."""
 
@@ -81,4 +102,4 @@ class BdistWheel(bdist_wheel):
         return self.python_tag, "none", platform
 
 
-setup(cmdclass={"build": Build, "build_native": BuildNative, "bdist_wheel": BdistWheel})
+setup(cmdclass={"build": Build, "build_py": BuildPython, "build_native": BuildNative, "bdist_wheel": BdistWheel})

@@ -8,6 +8,7 @@ import importlib.util
 import os
 import select
 import shutil
+import site
 import socket
 import sys
 import tempfile
@@ -72,6 +73,7 @@ def examine(store: Path, settings: Settings, looking_at: Callable[[str], None] =
     looks: dict[str, Callable[[], Check]] = {
         "python": lambda: ok(f"{sys.version.split()[0]} at {sys.executable}"),
         "torch hooks": check_torch,
+        "PYTHONPATH": check_pth,
         "fast path": check_fast_path,
         "NCCL shim": check_shim,
         "NCCL profiler": check_profiler,
@@ -119,6 +121,17 @@ def check_torch() -> Check:
     return missing(
         f"torch {version} has no hooks on its process groups",
         "use a torch that has ProcessGroup.register_pre_hook (2.15 does)",
+    )
+
+
+def check_pth() -> Check:
+    """Whether ranks are seen whose script sets PYTHONPATH itself, or runs Python without it."""
+    launch = importlib.import_module("pacehound.instrument.launch")
+    if any((Path(folder) / launch.PTH).is_file() for folder in site.getsitepackages()):
+        return ok("a script may set it")
+    return limited(
+        "the ranks of a script that sets it, or runs `python -I`, are not seen",
+        "install Pacehound itself beside torch (`pip install .`, without -e)",
     )
 
 

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 AUTOLOAD = Path(__file__).resolve().parent / "autoload"
+PTH = "pacehound.pth"
+"""Beside the packages of an interpreter that has Pacehound installed: it loads the instrument without PYTHONPATH."""
 
 
 def environment(run_dir: Path, job: str, base: Mapping[str, str], attempt: int = 0) -> dict[str, str]:
@@ -35,6 +37,8 @@ def environment(run_dir: Path, job: str, base: Mapping[str, str], attempt: int =
     return {
         **base,
         "PYTHONPATH": os.pathsep.join([str(AUTOLOAD), *others]),
+        # Where somebody replaces that one, this is what an installed Pacehound finds it by (autoload/pacehound.pth).
+        "PACEHOUND_AUTOLOAD": str(AUTOLOAD / "sitecustomize.py"),
         "PACEHOUND_RUN_DIR": str(run_dir.absolute()),
         "PACEHOUND_JOB": job,
         "PACEHOUND_ATTEMPT": str(attempt),

@@ -94,6 +94,9 @@ OLDEST = ("--resolution", "lowest-direct")
 """Of everything that we name, the oldest version that we say is enough."""
 
 
+IS_INSTRUMENTED = ("python", "-c", "import sys; print('pacehound.instrument.bootstrap' in sys.modules)")
+
+
 def installed(
     folder: Path, python: str, package: Path, extras: str, versions: Sequence[str | Path] = PINNED
 ) -> Installed:
@@ -119,7 +122,9 @@ def watch_and_read(ours: Installed) -> None:
 
 def test_an_environment_with_nothing_else_has_a_head(source: Path, tmp_path: Path) -> None:
     """As `make demo` makes one: no Kafka, no torch, nothing of the tests."""
-    watch_and_read(installed(tmp_path, sys.executable, source, "collector,embedded"))
+    ours = installed(tmp_path, sys.executable, source, "collector,embedded")
+    watch_and_read(ours)
+    assert ours.run("run", "--", "env", "PYTHONPATH=", *IS_INSTRUMENTED) == "True\n"
 
 
 @proves

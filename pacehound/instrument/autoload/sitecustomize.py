@@ -2,6 +2,10 @@
 
 It steps aside for the next `sitecustomize` on the path, whose errors then behave as without us, and loads the
 instrument. PYTHONPATH stays as it is, so that the processes which this one starts are instrumented too.
+
+Scripts set PYTHONPATH themselves (`PYTHONPATH=src python …`), or run Python without it (`-I`, `-E`). Where Pacehound is
+installed in the interpreter's own packages, `pacehound.pth` lies there and finds this file by PACEHOUND_AUTOLOAD; it
+does so before the interpreter looks for a `sitecustomize`, which is nobody's but the user's then.
 """
 
 import os
@@ -16,7 +20,8 @@ def _step_aside() -> None:
 
 
 def _load_instrument() -> None:
-    if not os.environ.get("PACEHOUND_RUN_DIR"):
+    # In a virtual environment each .pth file is worked on twice.
+    if not os.environ.get("PACEHOUND_RUN_DIR") or "pacehound.instrument.bootstrap" in sys.modules:
         return
     try:
         from _frozen_importlib_external import PathFinder  # importlib.machinery would load more than this file
@@ -42,9 +47,12 @@ def _load_instrument() -> None:
         pass
 
 
-_step_aside()
-try:
-    # Raises where there is no other one, which the interpreter takes as it takes it without us.
-    import sitecustomize  # type: ignore[import-not-found]  # noqa: F401
-finally:
+if __name__ == "sitecustomize":
+    _step_aside()
+    try:
+        # Raises where there is no other one, which the interpreter takes as it takes it without us.
+        import sitecustomize  # type: ignore[import-not-found]  # noqa: F401
+    finally:
+        _load_instrument()
+else:
     _load_instrument()

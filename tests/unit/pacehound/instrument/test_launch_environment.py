@@ -15,6 +15,7 @@ def test_our_folder_is_first_and_what_was_there_stays() -> None:
     assert found == {
         "PYTHONPATH": f"{AUTOLOAD}:lib:other",
         "A": "b",
+        "PACEHOUND_AUTOLOAD": str(AUTOLOAD / "sitecustomize.py"),
         "PACEHOUND_RUN_DIR": "/run/x",
         "PACEHOUND_JOB": "job",
         "PACEHOUND_ATTEMPT": "0",
