@@ -34,6 +34,7 @@ from collector.agent.speaker import Speaker
 from collector.agent.trainer_listener import TrainerListener
 from collector.agent.trainers import Trainers
 from collector.agent.unplaced_calls import UnnamedCalls
+from collector.agent.why_unseen import WhyUnseen
 from collector.calls import rings
 from collector.calls.assembler import AssemblerState, CallAssembler
 from collector.calls.frame_set import FrameSet
@@ -46,7 +47,7 @@ from collector.calls.transfer_rates import TransferSampler
 from collector.host.processes import PROC
 from collector.host.processes_of_run import ranks_of_run
 from pacehound.model.events import AgentCost, CommandResult, HostEvidence
-from pacehound.runtime.watched import Watched
+from pacehound.runtime.watched import Watched, write_why_unseen
 from pacehound.settings import AgentSettings, MessageForm, Settings
 
 logger = logging.getLogger("pacehound.agent")
@@ -164,6 +165,7 @@ class Agent:
         self.processes = HostProcesses(state.processes, state.closed_attempts, proc)
         self._host_watch = host_watch
         self._blindness = BlindWatch(proc)
+        self._why_unseen = WhyUnseen(folder.path, proc)
         self._groups = state.groups
         self._poll: CommandPoll | None = None
         self._orders: OrderBook | None = None
@@ -216,6 +218,7 @@ class Agent:
         has_news |= self._read(now_ns)
         has_news |= self._obey(now_ns)
         self._look_at_frames(now_ns)
+        self._look_for_unseen(now_ns)
         ended = self._ended(now_ns)
         if ended is not None:
             self.close(now_ns, ended.why)
@@ -308,6 +311,14 @@ class Agent:
             for process in ranks_of_run(self._folder.path, self._proc):
                 self.processes.add_silent(process)
         return self.processes.look(self._job.clock.to_unix_ns(now_ns))
+
+    def _look_for_unseen(self, now_ns: int) -> None:
+        """While no call is seen: whether the command has begun processes of which none can be."""
+        if self._seen_so_far.calls:
+            return
+        command = self._folder.command()
+        if self._why_unseen.look(None if command is None else command.pid, now_ns):
+            write_why_unseen(self._folder.path, self._why_unseen.reason)
 
     def _obey(self, now_ns: int) -> bool:
         """Carry out what came, and look after a hold; whether there is something to answer."""

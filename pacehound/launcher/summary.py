@@ -78,6 +78,8 @@ def why_not_watched(outcome: Outcome) -> str:
         return "its agent has left no word of what it saw"
     if watched.calls:
         return ""
+    if outcome.why_unseen:
+        return outcome.why_unseen
     if watched.ranks:
         return "no collective call of its ranks was seen"
     return (

@@ -25,7 +25,7 @@ from pacehound.pages.seen import seen_question
 from pacehound.runtime.head.client import HeadClient
 from pacehound.runtime.head.owner import announced
 from pacehound.runtime.unsent import UnsentFolder, forget_old, store_name, unsent_folders
-from pacehound.runtime.watched import Watched, read_watched
+from pacehound.runtime.watched import Watched, read_watched, read_why_unseen
 
 MAIN = Path(__file__).resolve().parents[1] / "__main__.py"
 HEAD_OWNED = 3
@@ -40,6 +40,9 @@ _BRIEF_S = 10.0
 _UNSEEN_WITHIN_S = 0.5
 """A command that was over so soon, and in which nobody has begun to be watched, is no job: helpers that are only
 starting are not waited for."""
+_UNSEEN_FOR_S = 30.0
+"""So long after the begin of a command it is told that nothing is seen of it, where its agent knows why: what lasts as
+long is hardly one of a script's first steps."""
 _AGENT_LETS_GO_S = 0.5
 """An agent that has ended holds the head no longer, as soon as the head has noticed."""
 
@@ -92,6 +95,7 @@ class Watch:
         self._began_s = now_s
         self._next_attach_s = now_s
         self._slow_after_s = now_s + _SLOW_HEAD_S
+        self._unseen_after_s = now_s + _UNSEEN_FOR_S
         self._lifeline, self._lifeline_end = _pipe()
         if plan.destination is None:
             plan.store.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -167,6 +171,8 @@ class Watch:
         """Start again what has died, and find the head that owns the store."""
         if self._agent is not None:
             self._agent.ensure_running(now_s)
+        if now_s >= self._unseen_after_s:
+            self._tell_why_unseen(now_s)
         if self._plan.destination is not None:
             return
         if self._lease is not None and _is_gone(self._lease):
@@ -185,6 +191,13 @@ class Watch:
             self._slow_after_s = float("inf")
             words = self._head.exit_words() if self._head is not None else "not started"
             self._say(f"the head has not answered yet ({words}); the command runs on")
+
+    def _tell_why_unseen(self, now_s: float) -> None:
+        """Once: at the end of a long run it is too late to know."""
+        why = read_why_unseen(self.run_dir.path)
+        self._unseen_after_s = float("inf") if why else now_s + _UNSEEN_FOR_S
+        if why:
+            self._say(f"nothing is seen of job {self._plan.job} so far: {why}")
 
     def end(self, status: Status, why: str, deadline_s: float, should_stop: Callable[[], bool]) -> Outcome:
         """Let agent and head finish the job's events, until `deadline_s` (monotonic) at the latest."""
@@ -207,6 +220,7 @@ class Watch:
         outcome = replace(
             outcome,
             watched=watched,
+            why_unseen=read_why_unseen(self.run_dir.path),
             iterations=self._iterations(watched),
             notes=tuple(read_notes(self.run_dir.path)),
             kept_in=self._end_unsent(watched),
@@ -412,6 +426,8 @@ class Outcome:
     is_complete: bool = True
     watched: Watched | None = None
     """What its agent has said of itself."""
+    why_unseen: str = ""
+    """Why nothing is seen of a process of it, where its agent knows."""
     iterations: int | None = None
     """Of the job, as the streams have counted them; `None` where nobody says."""
     head_problems: tuple[str, ...] = ()

@@ -1,4 +1,7 @@
-"""What an agent has seen of its run, and what became of it: its last word to `pacehound run`, in `watched.json`."""
+"""What an agent has seen of its run, and what became of it: its last word to `pacehound run`, in `watched.json`.
+
+And what it says before, in `why_unseen`, where it sees nothing and knows why.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ import msgspec
 from pacehound.model.json_documents import UNREADABLE_JSON
 
 WATCHED_FILE = "watched.json"
+WHY_UNSEEN_FILE = "why_unseen"
 
 
 class Watched(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,3 +64,17 @@ def read_watched(run_dir: Path) -> Watched | None:
         return msgspec.json.decode((run_dir / WATCHED_FILE).read_bytes(), type=Watched)
     except (OSError, *UNREADABLE_JSON):
         return None
+
+
+def write_why_unseen(run_dir: Path, reason: str) -> None:
+    """Why nothing is seen of a process of the run; empty where that does not hold any more."""
+    with contextlib.suppress(OSError):
+        (run_dir / WHY_UNSEEN_FILE).write_text(reason, encoding="utf-8")
+
+
+def read_why_unseen(run_dir: Path) -> str:
+    """Empty where no agent has said anything."""
+    try:
+        return (run_dir / WHY_UNSEEN_FILE).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""

@@ -39,6 +39,12 @@ def test_where_nothing_was_seen_nothing_is_called_healthy(watched: Watched | Non
     assert why_not_watched(Outcome(watched=SEEN)) == ""
 
 
+def test_why_nothing_was_seen_is_said_where_it_is_known_and_nothing_was() -> None:
+    why = "process 7 (python a.py) was begun without the variables"
+    assert summary(Outcome(watched=Watched(), why_unseen=why)) == [f"not watched: {why}"]
+    assert why_not_watched(Outcome(watched=SEEN, why_unseen=why)) == ""
+
+
 def an_incident(number: int, *findings: Finding) -> Incident:
     return Incident(
         id=f"i{number}", version=1, job="j", attempt=0, time_ns=9, state="closed", opened_ns=3, closed_ns=9,

@@ -1,0 +1,112 @@
+"""A run of which nothing is seen: its owner is told which process it is, and what keeps it from being seen."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from collector.agent.why_unseen import FIRST_LOOK_NS, LOOK_AT_LEAST_EVERY_NS, TorchProcess, WhyUnseen, why_unseen
+from pacehound.instrument.launch import PTH
+from tests.fakes.proc_tree import ProcTree
+
+RUN = "/dev/shm/run"
+SET = {"PACEHOUND_RUN_DIR": RUN, "PACEHOUND_AUTOLOAD": "/ours/autoload/sitecustomize.py"}
+KEPT = SET | {"PYTHONPATH": "src:/ours/autoload"}
+REPLACED = SET | {"PYTHONPATH": "src"}
+
+
+def process(*words: str, environ: dict[str, str] = KEPT, owner: str = "ann", has_pth: bool = False) -> TorchProcess:
+    return TorchProcess(pid=41, words=words, owner=owner, reader="ann", environ=environ, has_pth=has_pth)
+
+
+@pytest.mark.parametrize(
+    ("seen", "words"),
+    [
+        (process("python", "train.py", owner="bob"), "is bob's, who may not write where ann's `pacehound run` reads"),
+        (process("python", "train.py", environ={"HOME": "/root"}), "was begun without the variables"),
+        (process("python", "train.py", environ=REPLACED), "has another PYTHONPATH than `pacehound run` has set"),
+        (process("/usr/bin/python3", "-uI", "train.py"), "runs Python with -I, which ignores PYTHONPATH"),
+        (process("python", "-W", "error", "-E", "train.py"), "runs Python with -E, which ignores PYTHONPATH"),
+        (process("python", "-S", "train.py", has_pth=True), "runs Python with -S"),
+    ],
+)
+def test_what_keeps_a_process_from_being_seen_is_told(seen: TorchProcess, words: str) -> None:
+    assert words in why_unseen(seen, RUN)
+    assert why_unseen(seen, RUN).startswith("process 41 (")
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        process("python", "train.py"),
+        process("python", "train.py", "-I", "-S"),  # the script's own
+        process("python", "-m", "train", "-E"),
+        process("python", "-X", "dev", "-c", "import torch", "-S"),
+        process("python", "train.py", environ=REPLACED, has_pth=True),
+        process("python", "-I", "train.py", has_pth=True),
+        process("python", "train.py", environ=KEPT | {"PACEHOUND_RUN_DIR": "/dev/shm/another"}),
+    ],
+)
+def test_of_a_process_that_can_be_seen_nothing_is_said(seen: TorchProcess) -> None:
+    assert why_unseen(seen, RUN) == ""
+
+
+def test_a_long_command_is_told_in_short() -> None:
+    reason = why_unseen(process("/opt/bin/python", "/opt/bin/torchrun", *("--flag",) * 40, environ={}), RUN)
+    assert reason.startswith("process 41 (python torchrun --flag ")
+    assert "…) was begun" in reason
+    assert len(reason) < 300
+
+
+def tree_of(tmp_path: Path, torch: Path) -> ProcTree:
+    """10 has begun 11, which has begun 12; torch is loaded in the last one and in 13, which is nobody's here."""
+    tree = ProcTree(tmp_path / "proc")
+    for pid, children in ((10, "11 "), (11, "12 "), (12, ""), (13, "")):
+        tree.put(pid)
+        (tree.root / str(pid) / "task" / str(pid) / "children").write_text(children)
+        maps = f"7f00-7f01 r-xp 00000000 08:01 9 {torch}/torch/lib/libtorch_cpu.so\n" if pid > 11 else ""
+        tree.say(pid, cmdline="python\0train.py\0", maps=maps, environ="HOME=/root\0" if pid == 13 else "")
+    return tree
+
+
+def said(tree: ProcTree, pid: int, environ: dict[str, str]) -> None:
+    tree.say(pid, environ="".join(f"{name}={value}\0" for name, value in environ.items()))
+
+
+def test_it_is_looked_for_among_what_the_command_has_begun_until_it_is_seen(tmp_path: Path) -> None:
+    tree = tree_of(tmp_path, tmp_path / "site-packages")
+    said(tree, 12, REPLACED)
+    watch = WhyUnseen(Path(RUN), tree.root)
+    assert not watch.look(10, 0)  # torch takes seconds to be imported
+    assert not watch.look(None, FIRST_LOOK_NS)  # no command has been begun
+    assert watch.look(10, FIRST_LOOK_NS)
+    assert "process 12 (python train.py) has another PYTHONPATH" in watch.reason
+    assert not watch.look(10, FIRST_LOOK_NS + 1)
+    said(tree, 12, KEPT)
+    assert watch.look(10, FIRST_LOOK_NS + LOOK_AT_LEAST_EVERY_NS)
+    assert watch.reason == ""
+    assert not watch.look(10, FIRST_LOOK_NS + 3 * LOOK_AT_LEAST_EVERY_NS)
+
+
+def test_an_installed_pacehound_beside_torch_is_found(tmp_path: Path) -> None:
+    site = tmp_path / "site-packages"
+    site.mkdir()
+    tree = tree_of(tmp_path, site)
+    said(tree, 12, REPLACED)
+    (site / PTH).write_text("")
+    watch = WhyUnseen(Path(RUN), tree.root)
+    watch.look(10, 0)
+    assert not watch.look(10, FIRST_LOOK_NS)
+
+
+def test_processes_without_torch_or_that_are_gone_are_passed_over(tmp_path: Path) -> None:
+    tree = tree_of(tmp_path, tmp_path)
+    tree.say(12, maps="")
+    watch = WhyUnseen(Path(RUN), tree.root)
+    watch.look(10, 0)
+    assert not watch.look(10, FIRST_LOOK_NS)
+    tree.remove(12)
+    assert not watch.look(10, 10 * LOOK_AT_LEAST_EVERY_NS)
+    assert os.geteuid() == tree.root.stat().st_uid
