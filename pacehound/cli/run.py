@@ -10,7 +10,7 @@ import click
 from pacehound.cli.options import json_option, set_option, store_option
 
 
-@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.command(context_settings={"allow_interspersed_args": False})
 @click.option("--job", help="Name of the job, the same on all its hosts.  [default: the scheduler's or torchrun's id]")
 @click.option(
     "--endpoint",

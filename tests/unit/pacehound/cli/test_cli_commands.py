@@ -179,3 +179,10 @@ def test_a_misspelt_command_is_told_what_may_have_been_meant(typed, meant):
     shown = CliRunner().invoke(cli.pacehound, [typed])
     assert shown.exit_code == 2
     assert f"No such command '{typed}'; did you mean '{meant}'?" in shown.output
+
+
+def test_an_option_that_run_does_not_have_is_not_taken_for_the_command():
+    shown = CliRunner().invoke(cli.pacehound, ["run", "--stroe", "here", "--", "true"])
+    assert shown.exit_code == 2
+    assert "No such option: --stroe" in shown.output
+    assert "--store" in shown.output
