@@ -193,6 +193,7 @@ class Agent:
         self._transfers = TransferSampler()
         self._seen_so_far = state.seen
         self.has_closed = state.has_closed
+        self._went_on = 0  # ranks that were there when the job was closed
         self._read_records: list[RingRecords] = []
         self._unsettled = 0
         self._next_look_ns = self._next_silent_look_ns = 0
@@ -268,6 +269,7 @@ class Agent:
             if not self._read_once():
                 break
         self.has_closed = True
+        self._went_on = len({process.rank for process in self.processes.alive()})
         self._settle(now_ns, promise_ns=now_ns, closed_why=why or "job ended")
         logger.info("closed: %s", why)
 
@@ -284,6 +286,7 @@ class Agent:
             unsent=len(self._outbox),
             is_saved=self._outbox.is_saved,
             receiver_said=self.delivery.receiver_said,
+            went_on=self._went_on,
         )
 
     def let_go(self) -> None:

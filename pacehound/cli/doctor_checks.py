@@ -120,7 +120,7 @@ def check_torch() -> Check:
         return missing(f"torch {version} is built without distributed")
     return missing(
         f"torch {version} has no hooks on its process groups",
-        "use a torch that has ProcessGroup.register_pre_hook (2.15 does)",
+        "use torch 2.15 or later, or watch NCCL itself (`run --nccl shim`)",
     )
 
 

@@ -63,8 +63,8 @@ class Instrument:
         c10d = self._c10d
         if not hasattr(c10d, "_register_process_group") or not hasattr(c10d.ProcessGroup, "register_pre_hook"):
             self._recorder.note(
-                "this torch has no pre and post hooks on its process groups; no calls will be seen. "
-                "Use torch 2.15 or later"
+                "this torch has no hooks on its process groups, so that its calls are not seen: use torch 2.15 or "
+                "later, or watch NCCL itself (`pacehound run --nccl shim`)"
             )
             return
         c10d._register_process_group = self._after(c10d._register_process_group, self._joined)

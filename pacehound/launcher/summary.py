@@ -46,6 +46,11 @@ def summary(outcome: Outcome, incidents_topic: str = "", how_known: str = "") ->
                 lines.append(unjudged)
     lines += _incidents(outcome.incidents, how_known)
     if watched is not None:
+        if watched.went_on:
+            lines.append(
+                f"{_count(watched.went_on, 'rank')} went on when the command had ended, and nobody watches what goes "
+                "on in the background: let the command wait for it"
+            )
         lines += _lost(watched)
         if watched.unsent:
             lines.append(_unsent(outcome, watched))

@@ -33,6 +33,8 @@ class Watched(msgspec.Struct, frozen=True, kw_only=True):
         What waits is on disk.
     receiver_said
         Why the receiver does not take messages; empty while it does.
+    went_on
+        Ranks that were still there when the command had ended.
 
     """
 
@@ -45,6 +47,7 @@ class Watched(msgspec.Struct, frozen=True, kw_only=True):
     unsent: int = 0
     is_saved: bool = True
     receiver_said: str = ""
+    went_on: int = 0
 
 
 def write_watched(run_dir: Path, watched: Watched) -> None:

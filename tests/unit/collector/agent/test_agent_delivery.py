@@ -290,3 +290,14 @@ def test_without_its_launcher_an_agent_watches_while_the_command_is_there(
     daemon._watch(run.agent, RunFolder(run.path), Turns(), threading.Event(), 0.0, lambda: True)
     assert len(looks) >= 20
     assert run.agent.has_closed
+
+
+def test_ranks_that_are_left_when_the_command_has_ended_are_counted(run: AgentRun) -> None:
+    for rank in range(3):
+        run.joined(rank % 2, tid=500 + rank)  # two threads of rank 0
+    run.proc.put(101, state="Z")
+    run.flush()
+    assert run.agent.watched().went_on == 0
+    run.end()
+    run.step()
+    assert run.agent.watched().went_on == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from pacehound.launcher.summary import summary, why_not_watched
@@ -43,6 +44,11 @@ def test_why_nothing_was_seen_is_said_where_it_is_known_and_nothing_was() -> Non
     why = "process 7 (python a.py) was begun without the variables"
     assert summary(Outcome(watched=Watched(), why_unseen=why)) == [f"not watched: {why}"]
     assert why_not_watched(Outcome(watched=SEEN, why_unseen=why)) == ""
+
+
+def test_ranks_in_the_background_are_said_to_be_unwatched_from_then_on() -> None:
+    (_, line) = summary(Outcome(watched=msgspec.structs.replace(SEEN, went_on=1)))
+    assert line.startswith("1 rank went on when the command had ended")
 
 
 def an_incident(number: int, *findings: Finding) -> Incident:
