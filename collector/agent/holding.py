@@ -231,7 +231,8 @@ class Holder:
         if known is not None and known.process.start_ticks == process.start_ticks:
             return known
         try:
-            block = ControlBlock(self._folder / f"{process.pid}.control")
+            own_pid = process.pid if process.own_pid is None else process.own_pid
+            block = ControlBlock(self._folder / f"{own_pid}.control")
         except FileNotFoundError:
             return f"rank {process.rank} cannot be held: {_NO_BLOCK}"
         except (UnreadableControl, OSError) as error:

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from collector.calls.rings import RingHeader
-from collector.host.processes import PROC, ProcessWatch
+from collector.host.processes import PROC, ProcessWatch, pid_here
 from collector.host.rank_process import RankProcess
 from pacehound.model.events import HostSample, ProcessState, RunState
 
@@ -19,6 +19,7 @@ class KnownProcess(msgspec.Struct, kw_only=True):
     """One process, as far as it is known; times are Unix times."""
 
     pid: int
+    """As it knows itself."""
     start_ticks: int
     attempt: int
     rank: int
@@ -31,6 +32,13 @@ class KnownProcess(msgspec.Struct, kw_only=True):
     """What its PH_EXIT record said, where it wrote one."""
     has_ring: bool = True
     """False: it was found by its environment, and has written nothing."""
+    host_pid: int | None = None
+    """As this host numbers processes; `None` where it was not looked for yet, or was gone by then."""
+
+    @property
+    def pid_here(self) -> int:
+        """The number to be told, and to look for."""
+        return self.pid if self.host_pid is None else self.host_pid
 
 
 class HostProcesses:
@@ -126,7 +134,8 @@ class HostProcesses:
                 continue
             is_first_look = key not in self._watches
             if is_first_look:
-                self._watches[key] = ProcessWatch(*key, proc=self._proc)
+                process.host_pid = process.host_pid or pid_here(*key, proc=self._proc)
+                self._watches[key] = ProcessWatch(process.pid_here, process.start_ticks, proc=self._proc)
             sighting = self._watches[key].look()
             if sighting.state != process.state:
                 has_changed = True
@@ -142,7 +151,13 @@ class HostProcesses:
     def alive(self) -> list[RankProcess]:
         """Those that are there and whose rank is known."""
         return [
-            RankProcess(attempt=p.attempt, rank=p.rank, pid=p.pid, start_ticks=p.start_ticks)
+            RankProcess(
+                attempt=p.attempt,
+                rank=p.rank,
+                pid=p.pid_here,
+                start_ticks=p.start_ticks,
+                own_pid=None if p.pid == p.pid_here else p.pid,
+            )
             for p in self._known.values()
             if p.rank >= 0 and p.state != "exited"
         ]
@@ -206,7 +221,7 @@ class HostProcesses:
                     attempt=attempt,
                     time_ns=now_unix_ns,
                     host=host,
-                    processes=tuple(_state(p, (unseen or {}).get(p.pid, ())) for p in processes),
+                    processes=tuple(_state(p, (unseen or {}).get(p.pid_here, ())) for p in processes),
                     closed=bool(why),
                     closed_why=why,
                 )
@@ -229,7 +244,7 @@ def _trust_its_own_word(process: KnownProcess) -> None:
 def _state(process: KnownProcess, unseen: tuple[str, ...]) -> ProcessState:
     return ProcessState(
         rank=process.rank,
-        pid=process.pid,
+        pid=process.pid_here,
         state=process.state,
         since_ns=process.since_ns,
         exit_code=process.exit_code,

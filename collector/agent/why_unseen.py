@@ -40,6 +40,8 @@ class TorchProcess:
         With which it was begun.
     has_pth
         `PTH` lies beside its torch.
+    out_of_reach
+        A folder that `pacehound run` has told it to open, and that is not there for it, or another one; else empty.
 
     """
 
@@ -49,6 +51,7 @@ class TorchProcess:
     reader: str
     environ: Mapping[str, str]
     has_pth: bool = False
+    out_of_reach: str = ""
 
 
 def why_unseen(process: TorchProcess, run_dir: str) -> str:
@@ -71,6 +74,11 @@ def why_unseen(process: TorchProcess, run_dir: str) -> str:
         )
     if begun_for != run_dir:
         return ""  # another run's, which watches it
+    if process.out_of_reach:
+        return (
+            f"{who} does not see this host's {process.out_of_reach}, as in a container with files of its own: let it "
+            "have that folder (of /dev/shm: `docker run --ipc=host`)"
+        )
     flags = _flags(process.words)
     if "S" in flags:
         return f"{who} runs Python with -S, which leaves out what would watch it"
@@ -141,6 +149,7 @@ class WhyUnseen:
             owner = folder.stat().st_uid
         except OSError:
             return None
+        environ = {os.fsdecode(name): os.fsdecode(value) for name, value in environment_of(pid, self._proc)}
         torch = _TORCH.search(text_of(folder / "maps"))
         is_hidden = owner != os.geteuid() and "python" in os.path.basename(words[0])
         if torch is None and not is_hidden:
@@ -150,9 +159,24 @@ class WhyUnseen:
             words=words,
             owner=_name(owner),
             reader=_name(os.geteuid()),
-            environ={os.fsdecode(name): os.fsdecode(value) for name, value in environment_of(pid, self._proc)},
-            has_pth=torch is not None and (Path(torch[1]) / PTH).is_file(),
+            environ=environ,
+            has_pth=torch is not None and (folder / "root" / torch[1].lstrip("/") / PTH).is_file(),
+            out_of_reach=_out_of_reach(folder / "root", environ),
         )
+
+
+def _out_of_reach(root: Path, environ: Mapping[str, str]) -> str:
+    """Which of two folders a process does not see as we do; none where its files cannot be looked at."""
+    folders = [one for one in (environ.get("PACEHOUND_RUN_DIR", ""), _autoload(environ)) if one]
+    return next((one for one in folders if os.access(root, os.X_OK) and not _is_same(one, root)), "")
+
+
+def _is_same(folder: str, root: Path) -> bool:
+    """A process that does not find its run folder makes one."""
+    try:
+        return os.path.samefile(folder, root / folder.lstrip("/"))
+    except OSError:
+        return not os.path.exists(folder)
 
 
 def _autoload(environ: Mapping[str, str]) -> str:

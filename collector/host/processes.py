@@ -7,6 +7,7 @@ works the status stays unknown, and what the process itself wrote before it left
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import struct
@@ -76,6 +77,32 @@ def read_stat(pid: int, proc: Path = PROC) -> ProcessStat | None:
         return parse_stat(read_text(proc / str(pid) / "stat"))
     except (FileNotFoundError, ProcessLookupError):
         return None
+
+
+def pid_here(own_pid: int, start_ticks: int, proc: Path = PROC) -> int | None:
+    """The number that a process has here which knows itself as `own_pid`; `None` where there is no such process.
+
+    They differ where the command of a run has begun a container whose processes are numbered anew.
+    """
+    with contextlib.suppress(OSError, ValueError):
+        stat = read_stat(own_pid, proc)
+        if stat is not None and stat.start_ticks == start_ticks:
+            return own_pid
+    pids = (int(entry.name) for entry in proc.iterdir() if entry.name.isdigit())
+    return next((pid for pid in pids if _is_in_a_container(pid, own_pid, start_ticks, proc)), None)
+
+
+def _is_in_a_container(pid: int, own_pid: int, start_ticks: int, proc: Path) -> bool:
+    try:
+        stat = read_stat(pid, proc)
+        if stat is None or stat.start_ticks != start_ticks:
+            return False
+        lines = read_text(proc / str(pid) / "status").splitlines()
+    except (OSError, ValueError):
+        return False
+    # From the outermost namespace that we see to its own.
+    numbers = next((line.split()[1:] for line in lines if line.startswith("NSpid:")), [])
+    return len(numbers) > 1 and numbers[-1] == str(own_pid)
 
 
 def address_space(pid: int, proc: Path = PROC) -> int | None:

@@ -6,6 +6,7 @@ noted in `<run folder>/notes/<pid>.json`, and training goes on.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import struct
@@ -110,11 +111,16 @@ class Recorder:
             self.note(f"instrument switched off in {where}: {type(error).__name__}: {error}")
 
     def note(self, text: str) -> None:
-        """Leave a sentence in `<run folder>/notes/<pid>.json`; where even that fails, nobody is told."""
+        """Leave a sentence in `<run folder>/notes/<pid>.json`; where even that fails, nobody is told.
+
+        Where there is no run folder (its run is over, or a container has files of its own) none is made: nobody would
+        read it, nor remove it.
+        """
         try:
             self._notes.append(text)
             folder = os.path.join(self.run_dir, "notes")
-            os.makedirs(folder, exist_ok=True)
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(folder)
             path = os.path.join(folder, f"{os.getpid()}.json")
             try:
                 with open(f"{path}.new", "w", encoding="utf-8") as file:

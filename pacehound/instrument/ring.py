@@ -141,7 +141,8 @@ def process_start_ticks(pid: int | None = None) -> int:
     Its second field is the program's name in parentheses, which may itself hold spaces and parentheses.
     """
     try:
-        with open(f"/proc/{os.getpid() if pid is None else pid}/stat", "rb") as stat:
+        # Where a container has not mounted a /proc of its own, our number there is another one.
+        with open(f"/proc/{'self' if pid is None else pid}/stat", "rb") as stat:
             return int(stat.read().rpartition(b")")[2].split()[19])
     except (OSError, ValueError, IndexError):
         return 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -69,7 +70,8 @@ class AgentLine:
 def note_failure(run_dir: str, rank: object, error: BaseException) -> None:
     """Leave word of an error of ours, for the summary of the run."""
     folder = os.path.join(run_dir, "notes")
-    os.makedirs(folder, exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(folder)  # of a run that is over no folder is made
     path = os.path.join(folder, f"trainer-{os.getpid()}.json")
     note = f"pacehound.trainer is switched off in rank {rank}: {type(error).__name__}: {error}"
     with open(f"{path}.new", "w", encoding="utf-8") as file:

@@ -40,6 +40,30 @@ def test_a_stop_is_said_at_once_and_so_is_its_end(run: AgentRun) -> None:
     assert last(run).state == "running"
 
 
+def test_a_process_that_its_container_numbers_anew_is_followed_by_its_number_here(run: AgentRun) -> None:
+    """And one that only has the number which that one has there is somebody else."""
+    ring = run.joined(0)
+    run.proc.put(100, start_ticks=77)
+    run.proc.put(4_300)
+    run.proc.say(4_300, status="Name:\tpython\nNSpid:\t4300\t101\n")
+    run.proc.put(4_400)
+    run.proc.say(4_400, status="Name:\tpython\nNSpid:\t4400\t100\n")
+    run.flush()
+    assert (last(run).rank, last(run).pid, last(run).state) == (0, 4_400, "running")
+    (process,) = run.agent.processes.alive()
+    assert (process.pid, process.own_pid) == (4_400, 100)
+    ring.done(0, run.now_ns, run.now_ns)
+    run.flush()
+    run.kill()  # another agent goes on
+    run.proc.put(4_400, state="T")
+    run.flush()
+    assert (last(run).pid, last(run).state) == (4_400, "stopped")
+    assert run.agent.watched().calls == 1
+    run.proc.put(4_400, state="Z", wait_status=9)
+    run.flush()
+    assert (last(run).state, last(run).signal) == ("exited", 9)
+
+
 def begun(run: AgentRun, pid: int, rank: int) -> None:
     """A launcher has begun the process of a rank of this run."""
     run.proc.put(pid)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import os
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ KEPT = SET | {"PYTHONPATH": "src:/ours/autoload"}
 REPLACED = SET | {"PYTHONPATH": "src"}
 
 
-def process(*words: str, environ: dict[str, str] = KEPT, owner: str = "ann", has_pth: bool = False) -> TorchProcess:
+def process(*words: str, environ: Mapping[str, str] = KEPT, owner: str = "ann", has_pth: bool = False) -> TorchProcess:
     return TorchProcess(pid=41, words=words, owner=owner, reader="ann", environ=environ, has_pth=has_pth)
 
 
@@ -30,6 +31,10 @@ def process(*words: str, environ: dict[str, str] = KEPT, owner: str = "ann", has
         (process("/usr/bin/python3", "-uI", "train.py"), "runs Python with -I, which ignores PYTHONPATH"),
         (process("python", "-W", "error", "-E", "train.py"), "runs Python with -E, which ignores PYTHONPATH"),
         (process("python", "-S", "train.py", has_pth=True), "runs Python with -S"),
+        (
+            replace(process("python", "train.py"), out_of_reach=RUN),
+            f"does not see this host's {RUN}, as in a container",
+        ),
     ],
 )
 def test_what_keeps_a_process_from_being_seen_is_told(seen: TorchProcess, words: str) -> None:
@@ -60,53 +65,80 @@ def test_a_long_command_is_told_in_short() -> None:
     assert len(reason) < 300
 
 
-def tree_of(tmp_path: Path, torch: Path) -> ProcTree:
+class Tree:
     """10 has begun 11, which has begun 12; torch is loaded in the last one and in 13, which is nobody's here."""
-    tree = ProcTree(tmp_path / "proc")
-    for pid, children in ((10, "11 "), (11, "12 "), (12, ""), (13, "")):
-        tree.put(pid)
-        (tree.root / str(pid) / "task" / str(pid) / "children").write_text(children)
-        maps = f"7f00-7f01 r-xp 00000000 08:01 9 {torch}/torch/lib/libtorch_cpu.so\n" if pid > 11 else ""
-        tree.say(pid, cmdline="python\0train.py\0", maps=maps, environ="HOME=/root\0" if pid == 13 else "")
-    return tree
 
+    def __init__(self, path: Path) -> None:
+        self.run, self.ours, self.site = path / "run", path / "autoload", path / "site-packages"
+        for folder in (self.run, self.ours, self.site):
+            folder.mkdir()
+        self.proc = ProcTree(path / "proc")
+        for pid, children in ((10, "11 "), (11, "12 "), (12, ""), (13, "")):
+            self.proc.put(pid)
+            (self.proc.root / str(pid) / "task" / str(pid) / "children").write_text(children)
+            maps = f"7f00-7f01 r-xp 00000000 08:01 9 {self.site}/torch/lib/libtorch_cpu.so\n" if pid > 11 else ""
+            self.proc.say(pid, cmdline="python\0train.py\0", maps=maps)
+            (self.proc.root / str(pid) / "root").symlink_to("/")
+        self.begun(13)
+        self.watch = WhyUnseen(self.run, self.proc.root)
+        self.watch.look(10, 0)
 
-def said(tree: ProcTree, pid: int, environ: dict[str, str]) -> None:
-    tree.say(pid, environ="".join(f"{name}={value}\0" for name, value in environ.items()))
+    def begun(self, pid: int, **environ: str) -> None:
+        self.proc.say(pid, environ="".join(f"{name}={value}\0" for name, value in environ.items()))
+
+    def begun_here(self, python_path: str) -> None:
+        autoload = str(self.ours / "sitecustomize.py")
+        self.begun(12, PACEHOUND_RUN_DIR=str(self.run), PACEHOUND_AUTOLOAD=autoload, PYTHONPATH=python_path)
 
 
 def test_it_is_looked_for_among_what_the_command_has_begun_until_it_is_seen(tmp_path: Path) -> None:
-    tree = tree_of(tmp_path, tmp_path / "site-packages")
-    said(tree, 12, REPLACED)
-    watch = WhyUnseen(Path(RUN), tree.root)
-    assert not watch.look(10, 0)  # torch takes seconds to be imported
+    tree = Tree(tmp_path)
+    tree.begun_here("src")
+    watch = tree.watch
+    assert not watch.look(10, FIRST_LOOK_NS - 1)  # torch takes seconds to be imported
     assert not watch.look(None, FIRST_LOOK_NS)  # no command has been begun
     assert watch.look(10, FIRST_LOOK_NS)
     assert "process 12 (python train.py) has another PYTHONPATH" in watch.reason
     assert not watch.look(10, FIRST_LOOK_NS + 1)
-    said(tree, 12, KEPT)
+    tree.begun_here(f"src:{tree.ours}")
     assert watch.look(10, FIRST_LOOK_NS + LOOK_AT_LEAST_EVERY_NS)
     assert watch.reason == ""
     assert not watch.look(10, FIRST_LOOK_NS + 3 * LOOK_AT_LEAST_EVERY_NS)
 
 
 def test_an_installed_pacehound_beside_torch_is_found(tmp_path: Path) -> None:
-    site = tmp_path / "site-packages"
-    site.mkdir()
-    tree = tree_of(tmp_path, site)
-    said(tree, 12, REPLACED)
-    (site / PTH).write_text("")
-    watch = WhyUnseen(Path(RUN), tree.root)
-    watch.look(10, 0)
-    assert not watch.look(10, FIRST_LOOK_NS)
+    tree = Tree(tmp_path)
+    tree.begun_here("src")
+    (tree.site / PTH).write_text("")
+    assert not tree.watch.look(10, FIRST_LOOK_NS)
 
 
 def test_processes_without_torch_or_that_are_gone_are_passed_over(tmp_path: Path) -> None:
-    tree = tree_of(tmp_path, tmp_path)
-    tree.say(12, maps="")
-    watch = WhyUnseen(Path(RUN), tree.root)
-    watch.look(10, 0)
-    assert not watch.look(10, FIRST_LOOK_NS)
-    tree.remove(12)
-    assert not watch.look(10, 10 * LOOK_AT_LEAST_EVERY_NS)
-    assert os.geteuid() == tree.root.stat().st_uid
+    tree = Tree(tmp_path)
+    tree.begun(12)
+    tree.proc.say(12, maps="")
+    assert not tree.watch.look(10, FIRST_LOOK_NS)
+    tree.proc.remove(12)
+    assert not tree.watch.look(10, 10 * LOOK_AT_LEAST_EVERY_NS)
+
+
+@pytest.mark.parametrize("has_made_one", [False, True])
+@pytest.mark.parametrize("folder", ["run", "ours"])
+def test_a_container_with_files_of_its_own_is_told_which_folder_it_lacks(
+    tmp_path: Path, folder: str, has_made_one: bool
+) -> None:
+    tree = Tree(tmp_path)
+    tree.begun_here(str(tree.ours))
+    files, lacked = tmp_path / "files", getattr(tree, folder)
+    for one in (tree.run, tree.ours):
+        within = files / str(one).lstrip("/")
+        if one != lacked:
+            within.parent.mkdir(parents=True, exist_ok=True)
+            within.symlink_to(one)
+        elif has_made_one:
+            within.mkdir(parents=True)
+    root = tree.proc.root / "12" / "root"
+    root.unlink()
+    root.symlink_to(files)
+    assert tree.watch.look(10, FIRST_LOOK_NS)
+    assert f"does not see this host's {lacked}" in tree.watch.reason

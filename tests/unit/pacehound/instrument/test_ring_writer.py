@@ -15,6 +15,7 @@ import pacehound.instrument
 from pacehound.instrument import layout
 from pacehound.instrument.recorder import Recorder
 from pacehound.instrument.ring import Ring, process_start_ticks
+from pacehound.trainer.line import note_failure
 
 
 def ring(folder: Path, capacity: int = 4) -> Ring:
@@ -80,6 +81,15 @@ def test_after_an_error_of_ours_it_stays_off_and_the_note_says_why(tmp_path: Pat
     assert not recorder.is_on
     (note,) = (tmp_path / "notes").iterdir()
     assert "instrument switched off in a test: ValueError: bad" in note.read_text()
+
+
+def test_a_run_folder_that_is_not_there_is_not_made_by_a_note(tmp_path: Path) -> None:
+    """Its run is over, or a container has files of its own: nobody would remove it."""
+    recorder = Recorder(str(tmp_path / "gone"), {})
+    recorder.note("nobody reads this")
+    with pytest.raises(OSError, match="gone"):
+        note_failure(str(tmp_path / "gone"), 0, ValueError("nobody reads this"))
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_notes_in_a_missing_folder_that_cannot_be_made_are_dropped_quietly(tmp_path: Path) -> None:
