@@ -111,16 +111,20 @@ def check_torch() -> Check:
             "torch is not installed beside Pacehound",
             "install Pacehound into the environment of the training script, or training runs unseen",
         )
+    import torch
     import torch.distributed as dist
 
+    dispatched_calls = importlib.import_module("pacehound.instrument.dispatched_calls")
     group = getattr(dist, "ProcessGroup", None)
     if hasattr(group, "register_pre_hook") and hasattr(group, "register_post_hook"):
         return ok(f"torch {version} has them")
     if not dist.is_available():
         return missing(f"torch {version} is built without distributed")
+    if dispatched_calls.DispatchedCalls.are_possible(torch, group):
+        return ok(f"torch {version} has none; its calls are seen in its dispatcher")
     return missing(
-        f"torch {version} has no hooks on its process groups",
-        "use torch 2.15 or later, or watch NCCL itself (`run --nccl shim`)",
+        f"the calls of torch {version} cannot be seen",
+        "use torch 2.5 or later, or watch NCCL itself (`run --nccl shim`)",
     )
 
 

@@ -11,6 +11,7 @@ import importlib.metadata
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 from pacehound.instrument import native_build
 
@@ -74,20 +75,45 @@ def build() -> Path:
     reason = reason_unavailable()
     if reason is not None:
         raise RuntimeError(reason)
-    return native_build.made_once(path(), _make)
+    return native_build.made_once(path(), make)
 
 
-def _make(made: Path) -> None:
+def make(made: Path) -> None:
+    """Compile the native hooks, and try whether they load; errors as in `build`."""
     compile_it = [*_command(), str(_SOURCE), "-o", str(made), *_libraries()]
     native_build.run(compile_it, "compiling the native hooks")
     native_build.run([sys.executable, "-c", _TRY, str(made)], "loading the native hooks")
 
 
 _TRY = f"""
-import importlib.util, sys, torch
+import importlib.util, sys, torch, torch.distributed as dist
 spec = importlib.util.spec_from_file_location({NAME!r}, sys.argv[1])
-importlib.util.module_from_spec(spec)
+native = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(native)
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+native.attach(dist.group.WORLD, bytes(16), [0], False, "", True)
+native.detach(dist.group.WORLD)
+dist.destroy_process_group()
 """
+"""It takes a process group for what torch does only where both have been compiled alike."""
+
+
+def _as_torch_was_compiled(of_torch: Any) -> list[str]:
+    """By which it tells types of pybind11 apart, and whose strings it takes, where it says so: older ones do."""
+    flags = [
+        f'-DPYBIND11_{name}="{said}"'
+        for name in ("COMPILER_TYPE", "STDLIB", "BUILD_ABI")
+        if (said := getattr(of_torch, f"_PYBIND11_{name}", None)) is not None
+    ]
+    strings = getattr(of_torch, "_GLIBCXX_USE_CXX11_ABI", None)
+    return flags if strings is None else [*flags, f"-D_GLIBCXX_USE_CXX11_ABI={int(strings)}"]
+
+
+def has_hooks() -> bool:
+    """Whether the process groups of this torch have hooks; of an older one calls are seen in its dispatcher."""
+    from torch.distributed import ProcessGroup
+
+    return hasattr(ProcessGroup, "register_pre_hook")
 
 
 def _compiler() -> str | None:
@@ -97,6 +123,7 @@ def _compiler() -> str | None:
 def _command() -> list[str]:
     import sysconfig
 
+    import torch
     from torch.utils import cpp_extension
 
     includes = [*cpp_extension.include_paths(), sysconfig.get_path("include"), str(_HEADERS)]
@@ -111,6 +138,8 @@ def _command() -> list[str]:
         "-fvisibility=hidden",
         "-DUSE_DISTRIBUTED",
         "-DUSE_C10D_GLOO",
+        *([] if has_hooks() else ["-DPACEHOUND_DISPATCHED"]),
+        *_as_torch_was_compiled(torch._C),
         f"-DTORCH_EXTENSION_NAME={NAME}",
         *(f"-I{folder}" for folder in includes),
     ]

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pacehound.instrument import exits, hold, native_hooks, torch_waits
+from pacehound.instrument.dispatched_calls import HOOK_NAMES, DispatchedCalls
 from pacehound.instrument.groups import DeviceTimes, WatchedGroup
 from pacehound.instrument.joining import Joining
 from pacehound.instrument.recorder import Recorder
@@ -56,15 +57,17 @@ class Instrument:
         self._is_prepared = False
         self._preparing = threading.Lock()  # who joins for long is told of by another thread
         self._tables: Tables | None = None
+        self._has_hooks = hasattr(c10d.ProcessGroup, "register_pre_hook")
+        self._dispatched: DispatchedCalls | None = None  # where there are none
         self._members = threading.local()
 
     def install(self) -> None:
         """Put our functions in place of c10d's own."""
         c10d = self._c10d
-        if not hasattr(c10d, "_register_process_group") or not hasattr(c10d.ProcessGroup, "register_pre_hook"):
+        if not hasattr(c10d, "_register_process_group") or not (self._has_hooks or self._can_be_dispatched()):
             self._recorder.note(
-                "this torch has no hooks on its process groups, so that its calls are not seen: use torch 2.15 or "
-                "later, or watch NCCL itself (`pacehound run --nccl shim`)"
+                "the calls of this torch cannot be seen: use torch 2.5 or later, or watch NCCL itself "
+                "(`pacehound run --nccl shim`)"
             )
             return
         c10d._register_process_group = self._after(c10d._register_process_group, self._joined)
@@ -83,6 +86,11 @@ class Instrument:
             if hasattr(c10d, name):
                 setattr(c10d, name, self._telling_members(getattr(c10d, name), argument))
 
+    def _can_be_dispatched(self) -> bool:
+        import torch
+
+        return DispatchedCalls.are_possible(torch, self._c10d.ProcessGroup)
+
     def after_fork(self) -> None:
         """In a forked child: the groups are the parent's."""
         self._preparing = threading.Lock()
@@ -93,8 +101,8 @@ class Instrument:
     def release(self) -> None:
         """The interpreter is about to end: take back every Python function that C++ holds."""
         self.settle()
-        for _, process_group in self._groups.values():
-            _unhook(process_group())
+        for name, (_, process_group) in self._groups.items():
+            self._unhook(name, process_group())
         self._pending.drain(_DRAIN_S)
         if self._worlds:
             time.sleep(_LET_GO_S)
@@ -170,8 +178,11 @@ class Instrument:
         else:
             assert self._tables is not None
             hooks = CallHooks(self._recorder, group, self._tables, self._pending)
-            process_group.register_pre_hook(HOOK_ID, hooks.before)
-            process_group.register_post_hook(HOOK_ID, hooks.after)
+            if self._dispatched is not None:
+                self._dispatched.attach(process_group.group_name, hooks)
+            else:
+                process_group.register_pre_hook(HOOK_ID, hooks.before)
+                process_group.register_post_hook(HOOK_ID, hooks.after)
         self._groups[group.name] = group, weakref.ref(process_group)
 
     def _left(self, name: Any) -> None:
@@ -181,7 +192,7 @@ class Instrument:
         group, process_group = left
         if group.is_world and self._recorder.hold is not None:
             self._recorder.hold.world(is_there=False)
-        _unhook(process_group())  # somebody (a DDP module) may hold it until the interpreter has gone
+        self._unhook(group.name, process_group())  # somebody (a DDP module) may hold it until the interpreter has gone
         self.settle()
         self._pending.drain(_DRAIN_S)
         if self._recorder.is_on:
@@ -203,6 +214,17 @@ class Instrument:
             torch_waits.settle(threading.get_ident(), now_ns)
             self._pending.end_what_is_over(now_ns)
 
+    def _unhook(self, name: str, process_group: Any) -> None:
+        if self._dispatched is not None:
+            self._dispatched.detach(name)
+        elif process_group is None:
+            return
+        elif self._recorder.native is not None:
+            self._recorder.native.detach(process_group)
+        else:
+            process_group.unregister_pre_hook(HOOK_ID)
+            process_group.unregister_post_hook(HOOK_ID)
+
     def _prepare(self) -> None:
         """What a process needs once, at its first group: most processes never come here."""
         with self._preparing:
@@ -212,11 +234,16 @@ class Instrument:
 
     def _prepare_once(self) -> None:
         import torch
-        from torch._C._distributed_c10d import HookOpName
         from torch.optim.optimizer import register_optimizer_step_post_hook
 
-        self._tables = Tables(torch, HookOpName)
+        if self._has_hooks:
+            from torch._C._distributed_c10d import HookOpName
+
+            self._tables = Tables(torch, HookOpName)
         self._recorder.native = native_hooks.load(os.environ)
+        if not self._has_hooks and self._recorder.native is None:
+            self._tables = Tables(torch, HOOK_NAMES)
+            self._dispatched = DispatchedCalls(torch, self._c10d.ProcessGroup, self._c10d.Work)
         native = self._recorder.native
         self._recorder.hold = hold.load(os.environ)
         if native is not None and self._recorder.hold is not None:
@@ -226,12 +253,6 @@ class Instrument:
         )
         register_optimizer_step_post_hook(self._markers.optimizer_step)
         exits.install(self._recorder, self.release)
-
-
-def _unhook(process_group: Any) -> None:
-    if process_group is not None:
-        process_group.unregister_pre_hook(HOOK_ID)
-        process_group.unregister_post_hook(HOOK_ID)
 
 
 def _world_ranks(given: Any, size: int) -> list[int] | None:

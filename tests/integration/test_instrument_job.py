@@ -57,14 +57,48 @@ class Seen:
         return found
 
 
-@pytest.fixture(scope="module", params=[pytest.param("python", marks=[pytest.mark.prove]), "native"])
+WITHOUT_HOOKS = """
+import os
+from pacehound.instrument import build, torch_c10d
+build.find = lambda: os.environ["BUILT"] or None
+as_it_is = torch_c10d.Instrument.__init__
+def without_hooks(self, *args):
+    as_it_is(self, *args)
+    self._has_hooks = False
+torch_c10d.Instrument.__init__ = without_hooks
+"""
+"""A `sitecustomize`: the torch of this process has no hooks, as before 2.15."""
+
+SEEN_BY = [
+    pytest.param("python", marks=[pytest.mark.prove]),
+    pytest.param("dispatched", marks=[pytest.mark.prove]),
+    "dispatched natively",
+    "native",
+]
+
+
+def built_for_the_dispatcher(folder: Path) -> Path:
+    made = folder / build.path().name
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(build, "has_hooks", lambda: False)
+        build.make(made)
+    return made
+
+
+@pytest.fixture(scope="module", params=SEEN_BY)
 def seen(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Seen:
-    if request.param == "native" and build.find() is None:
+    if request.param.endswith(("native", "natively")) and build.find() is None:
         if build.reason_unavailable() is not None:
             pytest.skip(f"no native hooks here: {build.reason_unavailable()}")
         build.build()
     run_dir = tmp_path_factory.mktemp(request.param)
-    env = environment(run_dir, "job-1", {**os.environ, "OMP_NUM_THREADS": "1"})
+    usual = {**os.environ, "OMP_NUM_THREADS": "1"}
+    if request.param.startswith("dispatched"):
+        folder = tmp_path_factory.mktemp("site")
+        (folder / "sitecustomize.py").write_text(WITHOUT_HOOKS)
+        usual["PYTHONPATH"] = str(folder)
+        usual["BUILT"] = str(built_for_the_dispatcher(folder)) if request.param.endswith("natively") else ""
+    env = environment(run_dir, "job-1", usual)
     if request.param == "python":
         env["PACEHOUND_NATIVE"] = "0"
     command = realjob.forked(tmp_path_factory.mktemp("store"), ranks=4, script=JOB)

@@ -1,7 +1,8 @@
 /* c10d_hooks.cpp: the hooks of pacehound/instrument/torch_calls.py without the interpreter.
  *
  * Same records, same numbers, same rings (collector/native/ring.h). A call costs well under a microsecond, needs no
- * GIL, and leaves no Python function in C++ that would outlive the interpreter. Built by build.py for one torch.
+ * GIL, and leaves no Python function in C++ that would outlive the interpreter. Built by build.py for one torch;
+ * for one without hooks (PACEHOUND_DISPATCHED) it asks torch's dispatcher instead.
  *
  * Threads: each writes a ring of its own, got at its first record; when it ends, the next thread that comes takes it
  * over. Nothing here throws into c10d: the first error switches the hooks off, and Python asks why (error()).
@@ -27,7 +28,10 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <shared_mutex>
 #include <string>
+#include <type_traits>
+#include <unordered_map>
 #include <vector>
 
 #include "ring_room.h"
@@ -245,8 +249,18 @@ struct Call {
     bool is_over = false;  /* under awaited_lock() */
 };
 
+/* Whether a stream of this torch says what it is to CUDA: before 2.9 none does, and nothing is timed. */
+template <typename Stream, typename = void>
+struct KnowsItself : std::false_type {
+    static void* handle(const Stream&) { return nullptr; }
+};
+template <typename Stream>
+struct KnowsItself<Stream, std::void_t<decltype(std::declval<const Stream&>().native_handle())>> : std::true_type {
+    static void* handle(const Stream& stream) { return stream.native_handle(); }
+};
+
 void* current_stream(c10::Device device) {
-    return c10::impl::VirtualGuardImpl(device.type()).getStream(device).native_handle();
+    return KnowsItself<c10::Stream>::handle(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
 }
 
 /* As CallHooks._time in torch_calls.py. */
@@ -348,34 +362,6 @@ void end_what_is_over(uint64_t now) {
     for (const auto& one : over) end(*one.call, one.future->hasError() ? PH_FAILED : 0, now);
 }
 
-/* Positions in OPS of pacehound/model/codes.py, by HookOpName; -1 is no call of a communicator. */
-int op_of(c10d::HookOpName name) {
-    using Name = c10d::HookOpName;
-    switch (name) {
-        case Name::ALLREDUCE:
-        case Name::ALLREDUCE_COALESCED: return 1;
-        case Name::ALLGATHER:
-        case Name::ALLGATHER_BASE:
-        case Name::ALLGATHER_COALESCED:
-        case Name::ALLGATHER_INTO_TENSOR_COALESCED: return 2;
-        case Name::REDUCE_SCATTER:
-        case Name::REDUCE_SCATTER_BASE:
-        case Name::REDUCE_SCATTER_TENSOR_COALESCED: return 3;
-        case Name::BROADCAST: return 4;
-        case Name::REDUCE: return 5;
-        case Name::ALLTOALL:
-        case Name::ALLTOALL_BASE: return 6;
-        case Name::GATHER: return 7;
-        case Name::SCATTER: return 8;
-        case Name::BARRIER: return 9;
-        case Name::SEND: return 10;
-        case Name::RECV: return 11;
-        case Name::SPLIT:
-        case Name::NEW_WINDOW: return -1;
-        default: return 0;
-    }
-}
-
 /* Positions in DTYPES of pacehound/model/codes.py. */
 uint8_t dtype_of(at::ScalarType type) {
     switch (type) {
@@ -408,16 +394,24 @@ struct Issuing {
 thread_local Issuing issuing;
 thread_local std::unique_ptr<Call> expected;
 
-void before(const std::shared_ptr<Group>& group, const c10d::PreHookArgs& args) {
-    const int op = op_of(args.name);
-    if (op < 0) return;
+/* What there is to be known of a call before it is issued. */
+struct Told {
+    int op = 0; /* its position in OPS of pacehound/model/codes.py */
+    int64_t op_id = 0;
+    int64_t root = -1;
+    bool is_async = false;
+    const std::vector<at::Tensor>& tensors;
+};
+
+void before(const std::shared_ptr<Group>& group, const Told& told) {
+    const int op = told.op;
+    const auto& tensors = told.tensors;
     if (expected) end(*std::exchange(expected, nullptr), PH_END_BOUND); /* issued from C++; waited for by now */
     if (auto unissued = std::exchange(issuing.call, nullptr)) {
         if (unissued->timed) hold.timed(unissued->timed, nullptr, false);
         else end(*unissued, PH_FAILED); /* it raised between its two hooks */
     }
     stop_if_asked();
-    const auto& tensors = args.input_tensors.empty() ? args.output_tensors : args.input_tensors;
     auto call = std::make_unique<Call>();
     call->group = group;
     ph_record& record = call->record;
@@ -427,9 +421,9 @@ void before(const std::shared_ptr<Group>& group, const c10d::PreHookArgs& args) 
     memcpy(record.handle, group->handle.data(), 16);
     record.call.op = uint8_t(op);
     record.call.direction = op == 10 ? PH_SEND : op == 11 ? PH_RECV : PH_NONE;
-    record.call.flags = args.async_op ? PH_ASYNC : 0;
+    record.call.flags = told.is_async ? PH_ASYNC : 0;
     record.call.source = kSourceC10d;
-    record.call.peer = args.root >= 0 && args.root < int64_t(group->members.size()) ? group->members[args.root] : -1;
+    record.call.peer = told.root >= 0 && told.root < int64_t(group->members.size()) ? group->members[told.root] : -1;
     bool is_cpu = true;
     if (!tensors.empty()) {
         record.call.dtype = dtype_of(tensors[0].scalar_type());
@@ -439,29 +433,30 @@ void before(const std::shared_ptr<Group>& group, const c10d::PreHookArgs& args) 
     record.call.seq = group->number(record.call.peer, record.call.direction);
     record.call.send_count = record.call.recv_count = -1;
     record.call.launch_ns = now_ns();
-    if (!is_cpu && hold.wants && !group->device_times.empty() && tensors[0].is_cuda() && hold.wants(record.call.seq)) {
+    const bool may_be_timed = KnowsItself<c10::Stream>::value;
+    if (may_be_timed && !is_cpu && hold.wants && !group->device_times.empty() && tensors[0].is_cuda() && hold.wants(record.call.seq)) {
         call->device = tensors[0].device();
         time_on_device(*call);
     }
     write(record);
     if (hold.launched && group->is_world && record.call.direction == PH_NONE) hold.launched();
     issuing.call = std::move(call);
-    issuing.op_id = args.op_id;
+    issuing.op_id = told.op_id;
     issuing.ends_by_future = is_cpu && group->cpu_ends_by_future;
 }
 
-void after(const c10d::PostHookArgs& args) {
+void after(int64_t op_id, const c10::intrusive_ptr<c10d::Work>& work) {
     auto call = std::exchange(issuing.call, nullptr);
     if (call && call->timed) {
-        if (issuing.op_id == args.op_id) ends_on_device(*call, args.work);
+        if (issuing.op_id == op_id) ends_on_device(*call, work);
         else hold.timed(call->timed, nullptr, false);
     }
-    if (!call || issuing.op_id != args.op_id || !issuing.ends_by_future || !args.work) return;
+    if (!call || issuing.op_id != op_id || !issuing.ends_by_future || !work) return;
     auto& without_future = call->group->without_future[call->record.call.op];
     if (!without_future.load(std::memory_order_relaxed)) {
         c10::intrusive_ptr<c10::ivalue::Future> future;
         try {
-            future = args.work->getFuture();
+            future = work->getFuture();
         } catch (...) {
             without_future.store(true);
         }
@@ -485,6 +480,187 @@ void guarded(Function function) {
     }
 }
 
+#ifndef PACEHOUND_DISPATCHED
+
+/* Positions in OPS of pacehound/model/codes.py, by HookOpName; -1 is no call of a communicator. */
+int op_of(c10d::HookOpName name) {
+    using Name = c10d::HookOpName;
+    switch (name) {
+        case Name::ALLREDUCE:
+        case Name::ALLREDUCE_COALESCED: return 1;
+        case Name::ALLGATHER:
+        case Name::ALLGATHER_BASE:
+        case Name::ALLGATHER_COALESCED:
+        case Name::ALLGATHER_INTO_TENSOR_COALESCED: return 2;
+        case Name::REDUCE_SCATTER:
+        case Name::REDUCE_SCATTER_BASE:
+        case Name::REDUCE_SCATTER_TENSOR_COALESCED: return 3;
+        case Name::BROADCAST: return 4;
+        case Name::REDUCE: return 5;
+        case Name::ALLTOALL:
+        case Name::ALLTOALL_BASE: return 6;
+        case Name::GATHER: return 7;
+        case Name::SCATTER: return 8;
+        case Name::BARRIER: return 9;
+        case Name::SEND: return 10;
+        case Name::RECV: return 11;
+        case Name::SPLIT:
+        case Name::NEW_WINDOW: return -1;
+        default: return 0;
+    }
+}
+
+void watch(const c10::intrusive_ptr<c10d::ProcessGroup>& process_group, const std::shared_ptr<Group>& group) {
+    process_group->registerPreHook(kHookId, [group](const c10d::PreHookArgs& args) {
+        guarded([&] {
+            const int op = op_of(args.name);
+            const auto& tensors = args.input_tensors.empty() ? args.output_tensors : args.input_tensors;
+            if (op >= 0) before(group, {op, args.op_id, args.root, args.async_op, tensors});
+        });
+    });
+    process_group->registerPostHook(kHookId, [](const c10d::PostHookArgs& args) {
+        guarded([&] { after(args.op_id, args.work); });
+    });
+}
+
+void unwatch(const c10::intrusive_ptr<c10d::ProcessGroup>& process_group) {
+    process_group->unregisterPreHook(kHookId);
+    process_group->unregisterPostHook(kHookId);
+}
+
+#else /* as in dispatched_calls.py, which says why: a kernel under BackendSelect for each operator of c10d */
+
+struct Watched {
+    c10::weak_intrusive_ptr<c10d::ProcessGroup> process_group;
+    std::shared_ptr<Group> group;
+};
+std::shared_mutex& watched_lock() {
+    static std::shared_mutex* the = new std::shared_mutex;
+    return *the;
+}
+std::unordered_map<const void*, Watched>& watched() {
+    static auto* the = new std::unordered_map<const void*, Watched>;
+    return *the;
+}
+
+std::shared_ptr<Group> group_of(const c10d::ProcessGroup* process_group) {
+    std::shared_lock<std::shared_mutex> guard(watched_lock());
+    const auto found = watched().find(process_group);
+    /* Where the one that was watched is gone, another one may lie in its place. */
+    return found == watched().end() || found->second.process_group.expired() ? nullptr : found->second.group;
+}
+
+/* Positions in OPS of pacehound/model/codes.py, by operator. */
+const std::map<std::string, int>& operators() {
+    static const auto* the = new std::map<std::string, int>{
+        {"allreduce_", 1},        {"allreduce_coalesced_", 1},
+        {"allgather_", 2},        {"_allgather_base_", 2},
+        {"allgather_coalesced_", 2}, {"allgather_into_tensor_coalesced_", 2},
+        {"reduce_scatter_", 3},   {"_reduce_scatter_base_", 3},
+        {"reduce_scatter_tensor_coalesced_", 3}, {"broadcast_", 4},
+        {"reduce_", 5},           {"alltoall_", 6},
+        {"alltoall_base_", 6},    {"gather_", 7},
+        {"scatter_", 8},          {"barrier", 9},
+        {"send", 10},             {"recv_", 11},
+        {"recv_any_source_", 11},
+    };
+    return *the;
+}
+
+/* Where among the arguments of an operator stands what is told of it; -1: nowhere. */
+struct Places {
+    int op = 0;
+    int group = -1, sent = -1, received = -1, root = -1, is_async = -1;
+};
+
+Places places_of(const std::string& name, const c10::FunctionSchema& schema) {
+    static const std::set<std::string> sent{"tensors", "input_tensors", "input_tensor", "inputs", "input", "input_list"};
+    static const std::set<std::string> received{"output_tensors", "output_tensor", "outputs", "output", "output_lists"};
+    static const std::set<std::string> roots{"root_rank", "dst", "src"};
+    Places places;
+    places.op = operators().at(name);
+    const auto& arguments = schema.arguments();
+    for (size_t at = 0; at < arguments.size(); ++at) {
+        const std::string& argument = arguments[at].name();
+        if (argument == "process_group") places.group = int(at);
+        if (argument == "async_op") places.is_async = int(at);
+        if (sent.count(argument)) places.sent = int(at);
+        if (received.count(argument)) places.received = int(at);
+        if (roots.count(argument)) places.root = int(at);
+    }
+    return places;
+}
+
+std::unordered_map<std::string, Places>& places() {
+    static auto* the = new std::unordered_map<std::string, Places>; /* by name; not written after it was filled */
+    return *the;
+}
+
+void add_tensors(const c10::IValue& value, std::vector<at::Tensor>& tensors) {
+    if (value.isTensor()) tensors.push_back(value.toTensor());
+    else if (value.isTensorList()) {
+        for (const at::Tensor& one : value.toTensorList()) tensors.push_back(one);
+    } else if (value.isList()) {
+        for (const c10::IValue& one : value.toListRef()) add_tensors(one, tensors);
+    }
+}
+
+c10::intrusive_ptr<c10d::Work> work_in(const c10::IValue& result) {
+    return result.isObject() ? result.toCustomClass<c10d::Work>() : nullptr;
+}
+
+void dispatched(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+    static std::atomic<int64_t> numbers{0};
+    std::shared_ptr<Group> group;
+    const int64_t number = numbers.fetch_add(1, std::memory_order_relaxed);
+    guarded([&] {
+        const Places& known = places().at(op.operator_name().name);
+        const auto& schema = op.schema();
+        const size_t first = stack->size() - schema.arguments().size();
+        auto found = group_of((*stack)[first + known.group].toCustomClass<c10d::ProcessGroup>().get());
+        if (!found) return;
+        std::vector<at::Tensor> tensors;
+        if (known.sent >= 0) add_tensors((*stack)[first + known.sent], tensors);
+        if (tensors.empty() && known.received >= 0) add_tensors((*stack)[first + known.received], tensors);
+        const int64_t root = known.root < 0 ? -1 : (*stack)[first + known.root].toInt();
+        const bool is_async = known.is_async < 0 || (*stack)[first + known.is_async].toBool();
+        before(found, {known.op, number, root, is_async, tensors});
+        group = std::move(found);
+    });
+    op.redispatchBoxed(keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, c10::DispatchKey::BackendSelect),
+                       stack);
+    if (group) guarded([&] { after(number, stack->empty() ? nullptr : work_in(stack->back())); });
+}
+
+/* Once per process, at its first group; never taken back. */
+void be_asked() {
+    static torch::Library* library = nullptr;
+    if (library) return;
+    for (const auto& [name, _] : operators()) {
+        const auto op = c10::Dispatcher::singleton().findSchema({"c10d::" + name, ""});
+        if (op) places()["c10d::" + name] = places_of(name, op->schema());
+    }
+    library = new torch::Library(torch::Library::IMPL, "c10d", c10::DispatchKey::BackendSelect, __FILE__, __LINE__);
+    for (const auto& [name, _] : operators()) {
+        if (places().count("c10d::" + name))
+            library->impl(name.c_str(), torch::CppFunction::makeFromBoxedFunction<&dispatched>());
+    }
+}
+
+void watch(const c10::intrusive_ptr<c10d::ProcessGroup>& process_group, const std::shared_ptr<Group>& group) {
+    be_asked();
+    std::unique_lock<std::shared_mutex> guard(watched_lock());
+    watched().insert_or_assign(process_group.get(),
+                               Watched{c10::weak_intrusive_ptr<c10d::ProcessGroup>(process_group), group});
+}
+
+void unwatch(const c10::intrusive_ptr<c10d::ProcessGroup>& process_group) {
+    std::unique_lock<std::shared_mutex> guard(watched_lock());
+    watched().erase(process_group.get());
+}
+
+#endif
+
 void attach(const c10::intrusive_ptr<c10d::ProcessGroup>& process_group, const std::string& handle,
             std::vector<int32_t> members, bool cpu_ends_by_future, std::string device_times, bool is_world) {
     auto group = std::make_shared<Group>();
@@ -494,10 +670,7 @@ void attach(const c10::intrusive_ptr<c10d::ProcessGroup>& process_group, const s
     group->members = std::move(members);
     group->cpu_ends_by_future = cpu_ends_by_future;
     group->device_times = std::move(device_times);
-    process_group->registerPreHook(kHookId, [group](const c10d::PreHookArgs& args) {
-        guarded([&] { before(group, args); });
-    });
-    process_group->registerPostHook(kHookId, [](const c10d::PostHookArgs& args) { guarded([&] { after(args); }); });
+    watch(process_group, group);
 }
 
 /* As AT_ONCE_NS of torch_waits.py. */
@@ -530,6 +703,9 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
         is_on.store(false);
         new (&rings_lock()) std::mutex; /* whoever held it in the parent is not here */
         new (&awaited_lock()) std::mutex;
+#ifdef PACEHOUND_DISPATCHED
+        new (&watched_lock()) std::shared_mutex;
+#endif
         new (&awaited()) std::list<Awaited>; /* the parent's, which goes on with them */
         rings().clear();
         idle().clear();
@@ -545,6 +721,8 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
                             bool is_world) {
         attach(process_group, handle, std::move(members), cpu_ends_by_future, std::move(device_times), is_world);
     });
+    module.def("detach",
+               [](const c10::intrusive_ptr<c10d::ProcessGroup>& process_group) { unwatch(process_group); });
     module.def("hold", [](uintptr_t asked, uintptr_t look, uintptr_t launched, uintptr_t wants, uintptr_t time,
                           uintptr_t timed, uintptr_t untimed) {
         hold = Hold{reinterpret_cast<bool (*)()>(asked),     reinterpret_cast<void (*)()>(look),
