@@ -39,7 +39,7 @@ class TorchProcess:
     environ
         With which it was begun.
     has_pth
-        `PTH` lies beside its torch.
+        `PTH` lies beside its torch, or in the environment of its interpreter.
     out_of_reach
         A folder that `pacehound run` has told it to open, and that is not there for it, or another one; else empty.
 
@@ -160,9 +160,17 @@ class WhyUnseen:
             owner=_name(owner),
             reader=_name(os.geteuid()),
             environ=environ,
-            has_pth=torch is not None and (folder / "root" / torch[1].lstrip("/") / PTH).is_file(),
+            has_pth=torch is not None and _has_pth(folder / "root", torch[1], words[0]),
             out_of_reach=_out_of_reach(folder / "root", environ),
         )
+
+
+def _has_pth(root: Path, beside_torch: str, interpreter: str) -> bool:
+    places = [root / beside_torch.lstrip("/")]
+    if interpreter.startswith("/"):  # of a virtual environment, whose torch may be the system's
+        environment = root / os.path.dirname(os.path.dirname(interpreter)).lstrip("/")
+        places += environment.glob("lib/python3*/site-packages")
+    return any((place / PTH).is_file() for place in places)
 
 
 def _out_of_reach(root: Path, environ: Mapping[str, str]) -> str:

@@ -131,7 +131,8 @@ def check_torch() -> Check:
 def check_pth() -> Check:
     """Whether ranks are seen whose script sets PYTHONPATH itself, or runs Python without it."""
     launch = importlib.import_module("pacehound.instrument.launch")
-    if any((Path(folder) / launch.PTH).is_file() for folder in site.getsitepackages()):
+    folders = [*site.getsitepackages(), *([site.getusersitepackages()] if site.ENABLE_USER_SITE else [])]
+    if any((Path(folder) / launch.PTH).is_file() for folder in folders):
         return ok("a script may set it")
     return limited(
         "the ranks of a script that sets it, or runs `python -I`, are not seen",

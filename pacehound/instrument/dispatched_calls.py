@@ -16,6 +16,8 @@ from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
+from pacehound.instrument.torch_calls import CallHooks
+
 _NAMES = {
     "send": "SEND", "recv_": "RECV", "recv_any_source_": "RECV", "broadcast_": "BROADCAST", "allreduce_": "ALLREDUCE",
     "allreduce_coalesced_": "ALLREDUCE_COALESCED", "reduce_": "REDUCE", "allgather_": "ALLGATHER",
@@ -50,13 +52,6 @@ class Told:
         self.work: Any = None
 
 
-class Hooks:
-    """The two hooks of one group."""
-
-    before: Callable[[Any], None]
-    after: Callable[[Any], None]
-
-
 class DispatchedCalls:
     """The operators of this process, and by the name of each group its hooks.
 
@@ -66,12 +61,14 @@ class DispatchedCalls:
         The module.
     process_group, work
         The classes `ProcessGroup` and `Work` of torch's C++.
+    fail
+        Told of an error of ours, and where it was; the call is passed on.
 
     """
 
-    def __init__(self, torch: Any, process_group: Any, work: Any) -> None:
-        self._group_of, self._work_of = process_group.unbox, work.unbox
-        self._hooks: dict[str, Hooks] = {}
+    def __init__(self, torch: Any, process_group: Any, work: Any, fail: Callable[[str, BaseException], object]) -> None:
+        self._group_of, self._work_of, self._fail = process_group.unbox, work.unbox, fail
+        self._hooks: dict[str, CallHooks] = {}
         self._numbers = itertools.count()
         self._ops = torch.ops.c10d
         self._behind = torch._C._dispatch_keyset_full_after(torch._C.DispatchKey.BackendSelect)
@@ -85,7 +82,7 @@ class DispatchedCalls:
         """Whether this torch has what that takes; 2.5 to 2.11 have, by trial."""
         return hasattr(torch._C, "_dispatch_keyset_full_after") and hasattr(process_group, "unbox")
 
-    def attach(self, group: str, hooks: Any) -> None:
+    def attach(self, group: str, hooks: CallHooks) -> None:
         """Tell these hooks of the calls of a group."""
         self._hooks[group] = hooks
 
@@ -105,15 +102,16 @@ class DispatchedCalls:
                 if hooks is not None:
                     told = places.told(name, next(numbers), args)
                     hooks.before(told)
-            except Exception:  # what cannot be read is not told, and passed on
+            except Exception as error:
                 hooks = None
+                self._fail("the dispatcher before a call", error)
             result = overload.redispatch(keyset & behind, *args)
             if hooks is not None and told is not None:
                 try:
                     told.work = self._work(result)
                     hooks.after(told)
-                except Exception:  # the same
-                    pass
+                except Exception as error:
+                    self._fail("the dispatcher after a call", error)
             return result
 
         return kernel

@@ -243,7 +243,8 @@ class Instrument:
         self._recorder.native = native_hooks.load(os.environ)
         if not self._has_hooks and self._recorder.native is None:
             self._tables = Tables(torch, HOOK_NAMES)
-            self._dispatched = DispatchedCalls(torch, self._c10d.ProcessGroup, self._c10d.Work)
+            c10d = self._c10d
+            self._dispatched = DispatchedCalls(torch, c10d.ProcessGroup, c10d.Work, self._recorder.fail)
         native = self._recorder.native
         self._recorder.hold = hold.load(os.environ)
         if native is not None and self._recorder.hold is not None:

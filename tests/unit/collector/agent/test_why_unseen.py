@@ -113,6 +113,16 @@ def test_an_installed_pacehound_beside_torch_is_found(tmp_path: Path) -> None:
     assert not tree.watch.look(10, FIRST_LOOK_NS)
 
 
+def test_an_environment_with_the_system_s_torch_may_have_pacehound_itself(tmp_path: Path) -> None:
+    tree = Tree(tmp_path)
+    tree.begun_here("src")
+    tree.proc.say(12, cmdline=f"{tmp_path}/env/bin/python\0train.py\0")
+    site = tmp_path / "env/lib/python3.12/site-packages"
+    site.mkdir(parents=True)
+    (site / PTH).write_text("")
+    assert not tree.watch.look(10, FIRST_LOOK_NS)
+
+
 def test_processes_without_torch_or_that_are_gone_are_passed_over(tmp_path: Path) -> None:
     tree = Tree(tmp_path)
     tree.begun(12)
