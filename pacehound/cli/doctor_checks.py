@@ -124,7 +124,7 @@ def check_torch() -> Check:
         return ok(f"torch {version} has none; its calls are seen in its dispatcher")
     return missing(
         f"the calls of torch {version} cannot be seen",
-        "use torch 2.5 or later, or watch NCCL itself (`run --nccl shim`)",
+        "use torch 2.4 or later, or watch NCCL itself (`run --nccl shim`)",
     )
 
 

@@ -79,7 +79,7 @@ class DispatchedCalls:
 
     @staticmethod
     def are_possible(torch: Any, process_group: Any) -> bool:
-        """Whether this torch has what that takes; 2.5 to 2.11 have, by trial."""
+        """Whether this torch has what that takes; 2.4 to 2.11 have, by trial."""
         return hasattr(torch._C, "_dispatch_keyset_full_after") and hasattr(process_group, "unbox")
 
     def attach(self, group: str, hooks: CallHooks) -> None:

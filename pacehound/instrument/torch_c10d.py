@@ -66,7 +66,7 @@ class Instrument:
         c10d = self._c10d
         if not hasattr(c10d, "_register_process_group") or not (self._has_hooks or self._can_be_dispatched()):
             self._recorder.note(
-                "the calls of this torch cannot be seen: use torch 2.5 or later, or watch NCCL itself "
+                "the calls of this torch cannot be seen: use torch 2.4 or later, or watch NCCL itself "
                 "(`pacehound run --nccl shim`)"
             )
             return
