@@ -22,7 +22,7 @@ _BY_FRAME: tuple[tuple[StackState, re.Pattern[str]], ...] = (
             r"|torch/distributed/_functional_collectives_impl"
             r"|\bc10d::|\bProcessGroup(Gloo|NCCL|MPI|UCC)\b|\bgloo::|\bnccl[A-Z]\w+"
             r"|torch/distributed/_symmetric_memory|mpi4py|horovod|deep_ep"
-            r"|pacehound/instrument/torch_"  # the instrument wraps the wait for a call
+            r"|pacehound/instrument/(torch_|dispatched_calls)"  # the instrument wraps calls, and the wait for them
         ),
     ),
     (

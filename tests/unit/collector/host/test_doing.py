@@ -28,6 +28,7 @@ SLEEP = KernelView(state="S", syscall="clock_nanosleep")
         (IN_CALL, FUTEX, "in_call"),
         (IN_CALL, BUSY, "in_call"),
         (("wait (pacehound/instrument/torch_waits.py:90)", "step (train.py:3)"), FUTEX, "in_call"),
+        (("kernel (pacehound/instrument/dispatched_calls.py:9)", "step (train.py:3)"), FUTEX, "in_call"),
         ((*QUEUE, LOADER), FUTEX, "data_loading"),  # the lock is the loader's
         (("__getitem__ (train.py:7)", LOADER), SLEEP, "data_loading"),
         (("save (torch/serialization.py:900)", "checkpoint (train.py:9)"), BUSY, "storage"),
