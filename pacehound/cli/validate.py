@@ -155,14 +155,13 @@ def lines(outcome: dict[str, Any]) -> list[str]:
     """For people: who is slow, what could not be told, how many are well."""
     said = [f"slow: {_name(one)}, {one['test']}: {one['reason']}" for one in outcome["culprits"]]
     everybody = [*outcome["ranks"], *outcome["links"]]
-    said += [
-        f"cannot be told: {_name(one)}, {one['test']}: {one['reason']}"
-        for one in everybody
-        if one["verdict"] == "unclear"
-    ]
+    unclear = [one for one in everybody if one["verdict"] == "unclear"]
+    said += [f"cannot be told: {_name(one)}, {one['test']}: {one['reason']}" for one in unclear]
     well = {name: sum(one["verdict"] == "cleared" for one in outcome[name]) for name in ("ranks", "links")}
     links = f" and {well['links']} of {len(outcome['links'])} links" if outcome["links"] else ""
     said.append(f"{well['ranks']} of {len(outcome['ranks'])} ranks{links} are as fast as their peers")
+    if unclear:
+        said[-1] += f"; of {len(unclear)} that cannot be told"
     if outcome["held_s"] is not None:
         said[-1] += f"; the job was held for {outcome['held_s']:.1f} s"
     if outcome["cut_short"]:
