@@ -433,8 +433,8 @@ void before(const std::shared_ptr<Group>& group, const Told& told) {
     record.call.seq = group->number(record.call.peer, record.call.direction);
     record.call.send_count = record.call.recv_count = -1;
     record.call.launch_ns = now_ns();
-    const bool may_be_timed = KnowsItself<c10::Stream>::value;
-    if (may_be_timed && !is_cpu && hold.wants && !group->device_times.empty() && tensors[0].is_cuda() && hold.wants(record.call.seq)) {
+    const bool may_be_timed = KnowsItself<c10::Stream>::value && hold.wants && !group->device_times.empty();
+    if (may_be_timed && !is_cpu && tensors[0].is_cuda() && hold.wants(record.call.seq)) {
         call->device = tensors[0].device();
         time_on_device(*call);
     }
@@ -553,15 +553,24 @@ std::shared_ptr<Group> group_of(const c10d::ProcessGroup* process_group) {
 /* Positions in OPS of pacehound/model/codes.py, by operator. */
 const std::map<std::string, int>& operators() {
     static const auto* the = new std::map<std::string, int>{
-        {"allreduce_", 1},        {"allreduce_coalesced_", 1},
-        {"allgather_", 2},        {"_allgather_base_", 2},
-        {"allgather_coalesced_", 2}, {"allgather_into_tensor_coalesced_", 2},
-        {"reduce_scatter_", 3},   {"_reduce_scatter_base_", 3},
-        {"reduce_scatter_tensor_coalesced_", 3}, {"broadcast_", 4},
-        {"reduce_", 5},           {"alltoall_", 6},
-        {"alltoall_base_", 6},    {"gather_", 7},
-        {"scatter_", 8},          {"barrier", 9},
-        {"send", 10},             {"recv_", 11},
+        {"allreduce_", 1},
+        {"allreduce_coalesced_", 1},
+        {"allgather_", 2},
+        {"_allgather_base_", 2},
+        {"allgather_coalesced_", 2},
+        {"allgather_into_tensor_coalesced_", 2},
+        {"reduce_scatter_", 3},
+        {"_reduce_scatter_base_", 3},
+        {"reduce_scatter_tensor_coalesced_", 3},
+        {"broadcast_", 4},
+        {"reduce_", 5},
+        {"alltoall_", 6},
+        {"alltoall_base_", 6},
+        {"gather_", 7},
+        {"scatter_", 8},
+        {"barrier", 9},
+        {"send", 10},
+        {"recv_", 11},
         {"recv_any_source_", 11},
     };
     return *the;
