@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from collector.host.processes import variables_of
 from collector.host.rank_process import RankProcess
 from pacehound.model.events.control import JudgedRanks
 from pacehound.model.json_documents import UNREADABLE_JSON
@@ -211,12 +212,7 @@ class Measuring:
 def _environment(pid: int | None) -> dict[str, str]:
     """The agent's own, with what says which devices and network the rank has."""
     environ = {key: value for key, value in os.environ.items() if not key.startswith("PACEHOUND_")}
-    try:
-        theirs = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0") if pid is not None else []
-    except OSError:
-        theirs = []
-    for entry in theirs:
-        key, _, value = entry.decode(errors="surrogateescape").partition("=")
+    for key, value in (variables_of(pid) if pid is not None else {}).items():
         if key.startswith(_RANKS_OWN) and not key.startswith("NCCL_PROFILER"):
             environ[key] = value
     environ.pop("LD_PRELOAD", None)

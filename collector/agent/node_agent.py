@@ -319,8 +319,12 @@ class Agent:
         """While no call is seen: whether the command has begun processes of which none can be."""
         if self._seen_so_far.calls:
             return
-        command = self._folder.command()
-        if self._why_unseen.look(None if command is None else command.pid, now_ns):
+
+        def command_of() -> int | None:
+            command = self._folder.command()
+            return None if command is None else command.pid
+
+        if self._why_unseen.look(command_of, now_ns):
             write_why_unseen(self._folder.path, self._why_unseen.reason)
 
     def _obey(self, now_ns: int) -> bool:

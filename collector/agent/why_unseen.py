@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 import pwd
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from collector.host.kernel_files import text_of
-from collector.host.processes import PROC, environment_of
+from collector.host.processes import PROC, variables_of
 from pacehound.instrument.launch import PTH
 
 FIRST_LOOK_NS = 4_000_000_000
@@ -112,11 +112,15 @@ class WhyUnseen:
         self._gap_ns = FIRST_LOOK_NS
         self.reason = ""
 
-    def look(self, command: int | None, now_ns: int) -> bool:
-        """Whether the reason is another one now; `command` is the process that everything of the run descends from."""
+    def look(self, command_of: Callable[[], int | None], now_ns: int) -> bool:
+        """Whether the reason is another one now.
+
+        `command_of` is asked when it is time to look: for the process that everything of the run descends from.
+        """
         if self._next_look_ns is None:
             self._next_look_ns = now_ns + self._gap_ns
-        if command is None or now_ns < self._next_look_ns:
+        command = command_of() if now_ns >= self._next_look_ns else None
+        if command is None:
             return False
         self._gap_ns = min(2 * self._gap_ns, LOOK_AT_LEAST_EVERY_NS)
         self._next_look_ns = now_ns + self._gap_ns
@@ -149,7 +153,7 @@ class WhyUnseen:
             owner = folder.stat().st_uid
         except OSError:
             return None
-        environ = {os.fsdecode(name): os.fsdecode(value) for name, value in environment_of(pid, self._proc)}
+        environ = variables_of(pid, self._proc)
         torch = _TORCH.search(text_of(folder / "maps"))
         is_hidden = owner != os.geteuid() and "python" in os.path.basename(words[0])
         if torch is None and not is_hidden:

@@ -88,8 +88,12 @@ def pid_here(own_pid: int, start_ticks: int, proc: Path = PROC) -> int | None:
         stat = read_stat(own_pid, proc)
         if stat is not None and stat.start_ticks == start_ticks:
             return own_pid
-    pids = (int(entry.name) for entry in proc.iterdir() if entry.name.isdigit())
-    return next((pid for pid in pids if _is_in_a_container(pid, own_pid, start_ticks, proc)), None)
+    return next((pid for pid in pids(proc) if _is_in_a_container(pid, own_pid, start_ticks, proc)), None)
+
+
+def pids(proc: Path = PROC) -> list[int]:
+    """Of all processes here."""
+    return [int(entry.name) for entry in proc.iterdir() if entry.name.isdigit()]
 
 
 def _is_in_a_container(pid: int, own_pid: int, start_ticks: int, proc: Path) -> bool:
@@ -121,6 +125,11 @@ def environment_of(pid: int, proc: Path = PROC) -> list[tuple[bytes, bytes]]:
         return []
     pairs = (entry.partition(b"=") for entry in entries if entry)
     return [(name, value) for name, _, value in pairs]
+
+
+def variables_of(pid: int, proc: Path = PROC) -> dict[str, str]:
+    """The same as text; of two of one name the last."""
+    return {os.fsdecode(name): os.fsdecode(value) for name, value in environment_of(pid, proc)}
 
 
 def sighting_of_exit(wait_status: int) -> Sighting:

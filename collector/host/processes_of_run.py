@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from collector.host.processes import PROC, ProcessStat, environment_of, read_stat
+from collector.host.processes import PROC, ProcessStat, pids, read_stat, variables_of
 from collector.host.rank_process import RankProcess
 
 
@@ -19,23 +19,19 @@ def ranks_of_run(run_dir: Path, proc: Path = PROC) -> list[RankProcess]:
     """
     folder = str(run_dir.absolute())
     found: dict[int, tuple[int, int, ProcessStat]] = {}
-    for entry in proc.iterdir():
-        environ = _environment(int(entry.name), proc) if entry.name.isdigit() else {}
+    for pid in pids(proc):
+        environ = variables_of(pid, proc)
         if environ.get("PACEHOUND_RUN_DIR") != folder:
             continue
         with contextlib.suppress(KeyError, ValueError, OSError):
-            stat = read_stat(int(entry.name), proc)
-            if stat is not None and _is_python(entry):
-                found[int(entry.name)] = _attempt(environ), int(environ["RANK"]), stat
+            stat = read_stat(pid, proc)
+            if stat is not None and _is_python(proc / str(pid)):
+                found[pid] = _attempt(environ), int(environ["RANK"]), stat
     return [
         RankProcess(attempt=attempt, rank=rank, pid=pid, start_ticks=stat.start_ticks)
         for pid, (attempt, rank, stat) in sorted(found.items())
         if stat.state != "exited" and (stat.parent not in found or found[stat.parent][:2] != (attempt, rank))
     ]
-
-
-def _environment(pid: int, proc: Path) -> dict[str, str]:
-    return {os.fsdecode(name): os.fsdecode(value) for name, value in environment_of(pid, proc)}
 
 
 def _attempt(environ: Mapping[str, str]) -> int:

@@ -67,15 +67,17 @@ class DispatchedCalls:
     """
 
     def __init__(self, torch: Any, process_group: Any, work: Any, fail: Callable[[str, BaseException], object]) -> None:
+        from torch import library
+
         self._group_of, self._work_of, self._fail = process_group.unbox, work.unbox, fail
         self._hooks: dict[str, CallHooks] = {}
         self._numbers = itertools.count()
         self._ops = torch.ops.c10d
         self._behind = torch._C._dispatch_keyset_full_after(torch._C.DispatchKey.BackendSelect)
-        self._library = torch.library.Library("c10d", "IMPL")  # kernels go when it goes
+        self._kernels = library.Library("c10d", "IMPL")  # they go when it goes
         for operator, name in _NAMES.items():
             if hasattr(self._ops, operator):
-                self._library.impl(operator, self._kernel(operator, name), "BackendSelect", with_keyset=True)
+                self._kernels.impl(operator, self._kernel(operator, name), "BackendSelect", with_keyset=True)
 
     @staticmethod
     def are_possible(torch: Any, process_group: Any) -> bool:

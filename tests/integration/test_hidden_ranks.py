@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 import sysconfig
-import textwrap
 import venv
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,30 +20,7 @@ pytestmark = [
     pytest.mark.skipif(find_spec("torch") is None, reason="there is no torch"),
 ]
 
-JOB = """
-    import os, socket, subprocess, sys, time
-    import torch, torch.distributed as dist
-    if "RANK" in os.environ:
-        dist.init_process_group("gloo")
-        for _ in range(30):
-            dist.all_reduce(torch.ones(2))
-        time.sleep(float(sys.argv[1]))
-        dist.destroy_process_group()
-        sys.exit()
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    same = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": "2"}
-    ranks = [subprocess.Popen([sys.executable, *sys.argv], env={**same, "RANK": str(rank)}) for rank in range(2)]
-    sys.exit(max(one.wait() for one in ranks))
-"""
-
-
-@pytest.fixture
-def script(tmp_path: Path) -> Path:
-    path = tmp_path / "job.py"
-    path.write_text(textwrap.dedent(JOB))
-    return path
+SCRIPT = Path(__file__).with_name("begun_ranks.py")
 
 
 def with_pacehound_installed(folder: Path) -> Path:
@@ -56,9 +32,9 @@ def with_pacehound_installed(folder: Path) -> Path:
     return folder / "bin" / "python"
 
 
-def test_ranks_of_a_script_that_sets_pythonpath_are_seen(tmp_path: Path, script: Path) -> None:
+def test_ranks_of_a_script_that_sets_pythonpath_are_seen(tmp_path: Path) -> None:
     python = with_pacehound_installed(tmp_path / "env")
-    command = ["bash", "-c", f"export PYTHONPATH={tmp_path}; exec {python} {script} 0"]
+    command = ["bash", "-c", f"export PYTHONPATH={tmp_path}; exec {python} {SCRIPT} 30 0 0"]
     run = realjob.start(tmp_path, command)
     try:
         assert run.wait(120) == 0, run.text()
@@ -75,14 +51,14 @@ def test_ranks_of_a_script_that_sets_pythonpath_are_seen(tmp_path: Path, script:
     ],
     ids=["cleared", "replaced"],
 )
-def test_of_ranks_that_cannot_be_seen_it_is_said_why(tmp_path: Path, script: Path, hiding: list[str], why: str) -> None:
+def test_of_ranks_that_cannot_be_seen_it_is_said_why(tmp_path: Path, hiding: list[str], why: str) -> None:
     # For longer than until the first look: torch is imported by then, on a busy machine too.
-    run = realjob.start(tmp_path, [*hiding, sys.executable, str(script), "20"])
+    run = realjob.start(tmp_path, [*hiding, sys.executable, str(SCRIPT), "30", "0", "20"])
     try:
         assert run.wait(120) == 0, run.text()
     finally:
         run.stop()
     (line,) = [line for line in run.text().splitlines() if "not watched: " in line]
     assert "not watched: process " in line
-    assert "job.py 20) " in line
+    assert "begun_ranks.py 30 0 20) " in line
     assert why in line

@@ -81,7 +81,7 @@ class Tree:
             (self.proc.root / str(pid) / "root").symlink_to("/")
         self.begun(13)
         self.watch = WhyUnseen(self.run, self.proc.root)
-        self.watch.look(10, 0)
+        self.watch.look(lambda: 10, 0)
 
     def begun(self, pid: int, **environ: str) -> None:
         self.proc.say(pid, environ="".join(f"{name}={value}\0" for name, value in environ.items()))
@@ -95,22 +95,22 @@ def test_it_is_looked_for_among_what_the_command_has_begun_until_it_is_seen(tmp_
     tree = Tree(tmp_path)
     tree.begun_here("src")
     watch = tree.watch
-    assert not watch.look(10, FIRST_LOOK_NS - 1)  # torch takes seconds to be imported
-    assert not watch.look(None, FIRST_LOOK_NS)  # no command has been begun
-    assert watch.look(10, FIRST_LOOK_NS)
+    assert not watch.look(lambda: 10, FIRST_LOOK_NS - 1)  # torch takes seconds to be imported
+    assert not watch.look(lambda: None, FIRST_LOOK_NS)  # no command has been begun
+    assert watch.look(lambda: 10, FIRST_LOOK_NS)
     assert "process 12 (python train.py) has another PYTHONPATH" in watch.reason
-    assert not watch.look(10, FIRST_LOOK_NS + 1)
+    assert not watch.look(lambda: 10, FIRST_LOOK_NS + 1)
     tree.begun_here(f"src:{tree.ours}")
-    assert watch.look(10, FIRST_LOOK_NS + LOOK_AT_LEAST_EVERY_NS)
+    assert watch.look(lambda: 10, FIRST_LOOK_NS + LOOK_AT_LEAST_EVERY_NS)
     assert watch.reason == ""
-    assert not watch.look(10, FIRST_LOOK_NS + 3 * LOOK_AT_LEAST_EVERY_NS)
+    assert not watch.look(lambda: 10, FIRST_LOOK_NS + 3 * LOOK_AT_LEAST_EVERY_NS)
 
 
 def test_an_installed_pacehound_beside_torch_is_found(tmp_path: Path) -> None:
     tree = Tree(tmp_path)
     tree.begun_here("src")
     (tree.site / PTH).write_text("")
-    assert not tree.watch.look(10, FIRST_LOOK_NS)
+    assert not tree.watch.look(lambda: 10, FIRST_LOOK_NS)
 
 
 def test_an_environment_with_the_system_s_torch_may_have_pacehound_itself(tmp_path: Path) -> None:
@@ -120,16 +120,16 @@ def test_an_environment_with_the_system_s_torch_may_have_pacehound_itself(tmp_pa
     site = tmp_path / "env/lib/python3.12/site-packages"
     site.mkdir(parents=True)
     (site / PTH).write_text("")
-    assert not tree.watch.look(10, FIRST_LOOK_NS)
+    assert not tree.watch.look(lambda: 10, FIRST_LOOK_NS)
 
 
 def test_processes_without_torch_or_that_are_gone_are_passed_over(tmp_path: Path) -> None:
     tree = Tree(tmp_path)
     tree.begun(12)
     tree.proc.say(12, maps="")
-    assert not tree.watch.look(10, FIRST_LOOK_NS)
+    assert not tree.watch.look(lambda: 10, FIRST_LOOK_NS)
     tree.proc.remove(12)
-    assert not tree.watch.look(10, 10 * LOOK_AT_LEAST_EVERY_NS)
+    assert not tree.watch.look(lambda: 10, 10 * LOOK_AT_LEAST_EVERY_NS)
 
 
 @pytest.mark.parametrize("has_made_one", [False, True])
@@ -150,5 +150,5 @@ def test_a_container_with_files_of_its_own_is_told_which_folder_it_lacks(
     root = tree.proc.root / "12" / "root"
     root.unlink()
     root.symlink_to(files)
-    assert tree.watch.look(10, FIRST_LOOK_NS)
+    assert tree.watch.look(lambda: 10, FIRST_LOOK_NS)
     assert f"does not see this host's {lacked}" in tree.watch.reason
