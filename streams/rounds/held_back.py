@@ -64,17 +64,18 @@ class HeldBack:
 
     def expect(self, streams: Iterable[str]) -> None:
         """Communicators that are open: nothing is told before all of them have come to it."""
-        new = [stream for stream in streams if stream not in self._ticks]
+        new = dict.fromkeys((stream for stream in streams if stream not in self._ticks), -1)
         if new:
-            self._ticks |= dict.fromkeys(new, -1)
-            self._find_lowest()
+            self._ticks |= new
+            self._lowest, self._n_lowest = -1, len(new) + (self._n_lowest if self._lowest == -1 else 0)
 
     def forget(self, streams: Iterable[str]) -> None:
-        """Streams that are over."""
-        gone = [stream for stream in streams if self._ticks.pop(stream, None) is not None]
+        """Streams that are over; of the ticks the lowest is looked for when the last one that is as low has gone."""
+        gone = {stream: self._ticks.pop(stream) for stream in streams if stream in self._ticks}
         for stream in gone:
             self._watermarks.pop(stream, None)
-        if gone:
+        self._n_lowest -= list(gone.values()).count(self._lowest)
+        if gone and self._n_lowest <= 0:
             self._find_lowest()
 
     @property

@@ -195,3 +195,22 @@ def test_nothing_is_told_before_a_new_communicator_has_come_to_it() -> None:
     held.expect(["a", "b"])
     assert held.take([raised("a", 60)], no_rounds) == []
     assert len(held.take([raised("b", 20)], no_rounds)) == 2
+
+
+@given(st.lists(st.tuples(st.sampled_from(["expect", "forget", "raise"]), st.sampled_from("abc"), st.integers(0, 40))))
+def test_the_lowest_tick_is_that_of_the_streams_that_are_expected(said: list[tuple[str, str, int]]) -> None:
+    held = HeldBack(tick_ns=10)
+    ticks: dict[str, int] = {}
+    for what, stream, time_ns in said:
+        if what == "expect":
+            held.expect([stream, stream])
+            ticks.setdefault(stream, -1)
+        elif what == "forget":
+            held.forget([stream, stream])
+            ticks.pop(stream, None)
+        else:
+            held.take([raised(stream, time_ns)], no_rounds)
+            if stream in ticks:
+                ticks[stream] = max(ticks[stream], time_ns // 10)
+        if ticks:
+            assert held.next_ns == (min(ticks.values()) + 1) * 10
