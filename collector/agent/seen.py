@@ -18,7 +18,7 @@ class Seen(msgspec.Struct, kw_only=True):
     calls: int = 0
     lost_calls: int = 0
     steps: dict[str, int] = {}
-    """Optimizer steps by `ATTEMPT.RANK`, of each that made a call."""
+    """Iterations that have ended by `ATTEMPT.RANK`, of each that made a call: by the number of its last step."""
     step_ns: dict[str, int] = {}
     """By the same, when the last of them was."""
 
@@ -35,8 +35,9 @@ class Seen(msgspec.Struct, kw_only=True):
         self.calls += launches
         if launches or steps:
             key = f"{header.attempt}.{int(calls['rank'][-1])}"
-            self.steps[key] = self.steps.get(key, 0) + steps
+            self.steps.setdefault(key, 0)
             if steps:
+                self.steps[key] = max(self.steps[key], int(ended["step"].max()) + 1)
                 self.step_ns[key] = int(ended["time_ns"][-1])
 
     @property

@@ -41,7 +41,7 @@ class MarkersRead:
 
 
 def read_markers(batch: RecordColumns, places: Int64Array, table: CommunicatorTable, clock: ClockPair) -> MarkersRead:
-    """The markers at `places` of the records; only those of a process's first optimizer mark an iteration."""
+    """The markers at `places` of the records; a step of another optimizer (`IterationEnds`) marks no iteration."""
     found = MarkersRead()
     for at in places.tolist():
         marker = batch.records[at : at + 1].view(MARKER_BODY)[0]

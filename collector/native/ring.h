@@ -143,9 +143,9 @@ struct ph_record {
         } edge;
         struct { /* PH_MARKER */
             uint64_t time_ns;
-            int64_t step; /* optimizer steps of this rank before this one, from 0 */
+            int64_t step; /* iterations of this rank that have ended before this one, from 0 */
             uint32_t marker;
-            uint32_t ordinal; /* which optimizer of the process, in order of first step; 0 marks the iteration */
+            uint32_t ordinal; /* 0; of other optimizers, whose steps end no iteration, writers of before said so */
         } marker;
         struct { /* PH_EXIT */
             uint64_t time_ns;

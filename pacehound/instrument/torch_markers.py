@@ -7,11 +7,11 @@ import io
 import os
 import threading
 import time
-import weakref
 from collections.abc import Callable
 from typing import Any
 
 from pacehound.instrument import layout
+from pacehound.instrument.iteration_ends import IterationEnds
 from pacehound.instrument.recorder import Recorder
 from pacehound.trainer import own
 from pacehound.trainer.connecting import connected
@@ -27,14 +27,13 @@ def _connected() -> Control:
 class Markers:
     """Writes the markers of this process.
 
-    `step` counts the optimizer steps before the marker, of the optimizer itself or, for the other markers, of the
-    first one. `settle` writes the ends of calls that are over when a step is.
+    `step` counts the iterations that have ended before the marker. `settle` writes the ends of calls that are over when
+    a step is.
     """
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
-        self._steps: list[int] = []
-        self._ordinals: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self._ends = IterationEnds()
         self._evaluating = False
         self._is_saving = False
         self.settle: Callable[[int], None] = lambda now_ns: None
@@ -47,14 +46,9 @@ class Markers:
         try:
             self.evaluation(begins=False)
             self.settle(now_ns)
-            ordinal = self._ordinals.get(optimizer)
-            if ordinal is None:
-                ordinal = self._ordinals[optimizer] = len(self._steps)
-                self._steps.append(0)
-            step = self._steps[ordinal]
-            self._steps[ordinal] = step + 1
-            self._write(now_ns, layout.OPTIMIZER_STEP, step, ordinal)
-            if ordinal == 0:
+            step = self._ends.number(optimizer)
+            if step is not None:
+                self._write(now_ns, layout.OPTIMIZER_STEP, step)
                 own.at_step(step + 1, _connected)
         except Exception as error:
             self._recorder.fail("the optimizer's hook", error)
@@ -101,7 +95,7 @@ class Markers:
         @functools.wraps(train)
         def switch(module: Any, mode: bool = True) -> Any:
             result = train(module, mode)
-            if self._recorder.is_on and self._steps:
+            if self._recorder.is_on and self._ends.count:
                 self.evaluation(begins=not mode)
             return result
 
@@ -111,9 +105,9 @@ class Markers:
         if not self._recorder.is_on:
             return
         try:
-            self._write(time.monotonic_ns(), marker, self._steps[0] if self._steps else 0, 0)
+            self._write(time.monotonic_ns(), marker, self._ends.count)
         except Exception as error:
             self._recorder.fail("a marker", error)
 
-    def _write(self, now_ns: int, marker: int, step: int, ordinal: int) -> None:
-        self._recorder.write(layout.MARKER_RECORD, layout.MARKER, _NO_HANDLE, now_ns, step, marker, ordinal)
+    def _write(self, now_ns: int, marker: int, step: int) -> None:
+        self._recorder.write(layout.MARKER_RECORD, layout.MARKER, _NO_HANDLE, now_ns, step, marker, 0)

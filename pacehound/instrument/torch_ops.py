@@ -21,12 +21,12 @@ import atexit
 import functools
 import threading
 import time
-import weakref
 from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 from pacehound.instrument.cuda_times import MOST_EVENTS, CudaClock, clock_of
+from pacehound.instrument.iteration_ends import IterationEnds
 from pacehound.instrument.recorded_steps import (
     BACKWARD,
     BACKWARD_RECV,
@@ -96,7 +96,7 @@ class StepOperations:
         self._step = 0
         self._is_in_due_stretch = False
         self._due_ns: int | None = None  # when a stretch was due last, whether it was recorded or not
-        self._optimizer: weakref.ref[Any] | None = None
+        self._iterations = IterationEnds()
         self._is_refused = False
         self._thread = 0
         self._is_recording = False
@@ -321,23 +321,29 @@ class StepOperations:
     def _before_optimizer(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         if self._waiting and self._recorder.is_on:
             self._tell()
-        if not (self._is_recording and self._recorder.is_on and self._ends_steps(optimizer)):
-            return
-        last = next((op for op in reversed(self._ops) if op.optype == BACKWARD), None)
-        if last is not None:
-            place = (last.stage, last.chunk, last.pipeline)
-            self._ops.append(Op(OPTIMIZER, place, -1, self._times.now()))
-
-    def _after_optimizer(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        if not self._recorder.is_on or not self._ends_steps(optimizer):
+        if not (self._is_recording and self._recorder.is_on):
             return
         try:
-            if self._is_recording:
+            last = next((op for op in reversed(self._ops) if op.optype == BACKWARD), None)
+            if last is not None and self._iterations.leads(optimizer):
+                place = (last.stage, last.chunk, last.pipeline)
+                self._ops.append(Op(OPTIMIZER, place, -1, self._times.now()))
+        except Exception as error:
+            self._fail("the beginning of an optimizer's step", error)
+
+    def _after_optimizer(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        if not self._recorder.is_on:
+            return
+        try:
+            ended = self._iterations.number(optimizer)
+            if ended is None:
+                return
+            if self._is_recording and ended == self._step:  # and not several, when another optimizer takes the lead
                 if self._ops:
                     self._end(self._ops[-1])
                 self._close()
             self._tell()
-            self._step += 1
+            self._step = ended + 1
             self._forget()
             if not self._is_refused and self._is_due():
                 self._begin_step(optimizer)
@@ -366,12 +372,6 @@ class StepOperations:
         while not self._is_asked and one_in * max(self._due_ns - before_ns, 1) < SELDOM_NS:
             one_in *= 2
         return one_in
-
-    def _ends_steps(self, optimizer: Any) -> bool:
-        """The first optimizer of a process that makes a step ends all of its steps."""
-        if self._optimizer is None:
-            self._optimizer = weakref.ref(optimizer)
-        return self._optimizer() is optimizer
 
     def _begin_step(self, optimizer: Any) -> None:
         devices = {p.device for group in optimizer.param_groups for p in group["params"][:1]}
