@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from collector.calls import rings
 from collector.calls.rings import RingHeader
 from collector.host.processes import PROC, ProcessWatch, pid_here
 from collector.host.rank_process import RankProcess
@@ -30,6 +31,10 @@ class KnownProcess(msgspec.Struct, kw_only=True):
     detail: str = ""
     said_failed: bool | None = None
     """What its PH_EXIT record said, where it wrote one."""
+    world: bytes = b""
+    """The handle of the communicator of all ranks that it joined last."""
+    has_left: bool = False
+    """It has destroyed that one by itself."""
     has_ring: bool = True
     """False: it was found by its environment, and has written nothing."""
     host_pid: int | None = None
@@ -116,6 +121,20 @@ class HostProcesses:
         if process.state == "exited":
             _trust_its_own_word(process)
         return is_news
+
+    def note_worlds(self, header: RingHeader, records: rings.Records) -> bool:
+        """Which communicator of all ranks the process has joined, and whether it has left it; whether that is news."""
+        process = self._known[header.pid, header.process_start_ticks]
+        had_left = process.has_left
+        kinds = records.view(rings.CALL)["kind"]
+        for record in records[(kinds == rings.GROUP) | (kinds == rings.DESTROY)]:
+            group = record.view(rings.GROUP_BODY)
+            handle = bytes(group["handle"])
+            if int(group["kind"]) == rings.DESTROY:
+                process.has_left |= handle == process.world
+            elif group["is_world"]:
+                process.world, process.has_left = handle, False
+        return process.has_left and not had_left
 
     def was_found_gone(self, header: RingHeader) -> bool:
         """Whether this agent has not seen the process but gone: it began later than the process ended."""
@@ -251,4 +270,5 @@ def _state(process: KnownProcess, unseen: tuple[str, ...]) -> ProcessState:
         signal=process.signal,
         detail=process.detail,
         unseen=unseen,
+        has_left=process.has_left,
     )

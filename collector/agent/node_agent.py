@@ -403,6 +403,7 @@ class Agent:
         self._unsettled += len(records)
 
     def _note_exits(self, header: rings.RingHeader, records: rings.Records) -> None:
+        self._has_exit_news |= self.processes.note_worlds(header, records)
         exits = records[records.view(rings.CALL)["kind"] == rings.EXIT].view(rings.EXIT_BODY)
         for record in exits:
             text = bytes(record["text"]).split(b"\0", 1)[0].decode(errors="replace")

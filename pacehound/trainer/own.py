@@ -1,7 +1,7 @@
 """Orders for a script that knows nothing of them: how fast it goes, and when its garbage is collected.
 
-The hooks of `pacehound run` call `at_step` after each optimizer step that ends an iteration. A script that connects by itself is
-the only one that is asked from then on.
+The hooks of `pacehound run` call `at_step` after each optimizer step that ends an iteration. A script that connects by
+itself is the only one that is asked from then on.
 """
 
 from __future__ import annotations

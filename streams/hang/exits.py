@@ -94,7 +94,7 @@ class ExitWatch(Watch):
         if self._is_decided or not self._has_one_left:
             return []
         left = [process for process in self._processes.values() if _is_disorderly(process)]
-        if not left:
+        if not left or self._was_over(left):
             return []
         first_ns = min(process.since_ns for process in left)
         if moment.now_ns < first_ns + SETTLE_NS and not is_end:
@@ -152,6 +152,14 @@ class ExitWatch(Watch):
             finding = _explained(finding, missing)
         self._finding = finding
         return [replace(found, version=0) for found in self._look_again(finding, moment)] or [finding]
+
+    def _was_over(self, left: list[ProcessState]) -> bool:
+        """Every rank had left the job by itself, so that nobody is waited for.
+
+        Who ends its process then need not have failed: Ray's workers are killed, and a script may end with any number.
+        """
+        ended_otherwise = any(p.detail or p.signal not in (None, signal.SIGKILL) for p in left)
+        return not ended_otherwise and all(p.has_left or _has_succeeded(p) for p in self._processes.values())
 
     def _deserters(self, first_ns: int) -> list[ProcessState]:
         """Who had left as if all were done, while most others still called: their calls fail for that."""

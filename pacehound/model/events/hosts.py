@@ -33,6 +33,8 @@ class ProcessState:
         The exception that ended it, as far as the process itself could say.
     unseen
         Communication libraries that are at work in it and none of whose calls has been seen for a while.
+    has_left
+        It has destroyed the communicator of all ranks by itself: what it does then is none of the job's.
 
     """
 
@@ -44,6 +46,7 @@ class ProcessState:
     signal: Int64 | None = None
     detail: str = ""
     unseen: tuple[str, ...] = ()
+    has_left: bool = False
 
 
 def check_quiet(quiet_ns: int) -> None:

@@ -203,6 +203,24 @@ def test_a_process_that_says_why_it_leaves_is_quoted(run: AgentRun) -> None:
     assert (last(run).exit_code, last(run).detail) == (1, "RuntimeError: out of memory")
 
 
+def test_a_process_that_has_destroyed_the_group_of_all_ranks_has_left_until_it_joins_another(run: AgentRun) -> None:
+    ring = run.joined(0)
+    ring.group([0], handle=b"\x05" * 16, is_world=False)
+    run.step(1_100)
+    ring.destroy(handle=b"\x05" * 16)
+    run.step(1_100)
+    assert not last(run).has_left, "it was a group of its own"
+    ring.destroy()
+    run.step(50)
+    assert last(run).has_left, "said at once"
+    run.kill()  # another agent goes on
+    run.flush()
+    assert last(run).has_left
+    ring.group([0, 1], handle=b"\x06" * 16)
+    run.flush()
+    assert not last(run).has_left
+
+
 def test_a_pid_that_was_used_again_is_another_process(run: AgentRun) -> None:
     run.joined(0)
     run.step(1_100)

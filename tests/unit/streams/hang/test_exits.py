@@ -290,6 +290,31 @@ def test_ranks_that_leave_with_an_error_because_somebody_asked_for_the_end_are_n
     assert bool(watch.on_end(Moment(now_ns=11 * SECOND_NS, step=5))) is is_told
 
 
+def after_leaving(who: tuple[int, ...], detail: str = "", **left: int) -> list[Any]:
+    """What is said of ranks that end, of which some had destroyed their process group by themselves."""
+    watch = ExitWatch("j", 0, HangWatch("j", 0, HangSettings()))
+    at = sample(10 * SECOND_NS, **left)
+    processes = tuple(
+        replace(p, has_left=p.rank in who, detail=detail if p.state == "exited" else "") for p in at.processes
+    )
+    watch.hear(replace(at, processes=processes), 5)
+    return watch.on_tick(Moment(now_ns=10 * SECOND_NS + SETTLE_NS, step=5))
+
+
+@pytest.mark.parametrize("status", [1, 3, -signal.SIGKILL])
+def test_who_ends_when_all_ranks_have_left_their_process_group_has_left_no_job(status: int) -> None:
+    """Ray ends its workers so when they have trained; and a script may end with any number."""
+    assert after_leaving(WORLD, rank1=status, rank2=status) == []
+    assert after_leaving((1, 2, 3), rank0=0, rank1=status) == []
+    assert after_leaving((1, 2), rank1=status, rank2=status), "others still train"
+
+
+def test_an_error_or_a_crash_is_told_also_when_all_had_left() -> None:
+    """`finally: destroy_process_group()` is what a rank that fails does, too."""
+    assert after_leaving(WORLD, detail="ValueError: no data", rank1=1)
+    assert after_leaving(WORLD, rank1=-signal.SIGSEGV)
+
+
 def progress(launched: dict[int, int], **changes: Any) -> Progress:
     """How many calls each rank has launched."""
     ranks = tuple(RankProgress(rank=rank, last_launched=n, last_completed=n - 1) for rank, n in launched.items())
