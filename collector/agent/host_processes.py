@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -11,6 +12,7 @@ from collector.calls import rings
 from collector.calls.rings import RingHeader
 from collector.host.processes import PROC, ProcessWatch, pid_here
 from collector.host.rank_process import RankProcess
+from pacehound.model.codes import JOINING
 from pacehound.model.events import HostSample, ProcessState, RunState
 
 MAX_RANK = 1 << 20
@@ -23,7 +25,10 @@ class KnownProcess(msgspec.Struct, kw_only=True):
     """As it knows itself."""
     start_ticks: int
     attempt: int
+    """Which it is of those that this host has seen (`HostProcesses.add`)."""
     rank: int
+    said_attempt: int | None = None
+    """As the process counts; `None` where that is the same."""
     state: RunState = "unknown"
     since_ns: int = 0
     exit_code: int | None = None
@@ -82,11 +87,21 @@ class HostProcesses:
         return any(process.state != "exited" for process in self._known.values())
 
     def add(self, header: RingHeader) -> None:
-        """A ring says who writes it."""
+        """A ring says who writes it.
+
+        A command may start its ranks several times: `torchrun` twice in a script, `mp.spawn` for each fold, elastic
+        ranks that come in other numbers. They count themselves as those before them did. What begins when all that had
+        joined the last attempt have left is another one, and hosts that have seen the same say the same.
+        """
         key = (header.pid, header.process_start_ticks)
         if key not in self._known:
+            attempt = self._attempt(header.attempt)
             self._known[key] = KnownProcess(
-                pid=header.pid, start_ticks=header.process_start_ticks, attempt=header.attempt, rank=header.rank
+                pid=header.pid,
+                start_ticks=header.process_start_ticks,
+                attempt=attempt,
+                rank=header.rank,
+                said_attempt=None if attempt == header.attempt else header.attempt,
             )
         known = self._known[key]
         known.rank, known.has_ring = max(known.rank, header.rank), True
@@ -94,12 +109,32 @@ class HostProcesses:
             if not process.has_ring and (process.attempt, process.rank) == (known.attempt, known.rank):
                 self._forget(other)  # it is a launcher of this one
 
+    def mark_of(self, process: tuple[int, int]) -> int:
+        """By what the communicators of a process, (pid, start ticks), are told from those of an earlier attempt."""
+        known = self._known.get(process)
+        return 0 if known is None or known.said_attempt is None else rings.mark_of(known.attempt)
+
     def add_silent(self, found: RankProcess) -> None:
         """A process is there whose rank has written nothing."""
-        if (found.attempt, found.rank) not in self.local_ranks():
+        attempt = self._attempt(found.attempt)
+        if (attempt, found.rank) not in self.local_ranks():
             self._known[found.pid, found.start_ticks] = KnownProcess(
-                pid=found.pid, start_ticks=found.start_ticks, attempt=found.attempt, rank=found.rank, has_ring=False
+                pid=found.pid, start_ticks=found.start_ticks, attempt=attempt, rank=found.rank, has_ring=False
             )
+
+    def _attempt(self, said: int) -> int:
+        """The attempt of a process that begins now."""
+        joined = [process for process in self._known.values() if process.world]
+        latest = max((process.attempt for process in joined), default=-1)
+        if said > latest:
+            return said
+        is_over = all(process.state == "exited" for process in joined if process.attempt == latest)
+        return latest + is_over
+
+    def placed(self, header: RingHeader) -> RingHeader:
+        """The header with the attempt that its process is of."""
+        attempt = self._known[header.pid, header.process_start_ticks].attempt
+        return header if attempt == header.attempt else replace(header, attempt=attempt)
 
     def _forget(self, key: tuple[int, int]) -> None:
         del self._known[key]
@@ -132,7 +167,7 @@ class HostProcesses:
             handle = bytes(group["handle"])
             if int(group["kind"]) == rings.DESTROY:
                 process.has_left |= handle == process.world
-            elif group["is_world"]:
+            elif group["is_world"] and bytes(group["name"]).rstrip(b"\0") != JOINING.encode():
                 process.world, process.has_left = handle, False
         return process.has_left and not had_left
 

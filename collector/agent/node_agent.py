@@ -302,18 +302,22 @@ class Agent:
     def _look(self, now_ns: int) -> bool:
         """Find new rings and look at the processes; whether a process has changed."""
         opened, refused = self._rings.discover()
-        for header in opened:
-            self.processes.add(header)
         for file in refused:
             self._note_refused(file)
         if now_ns < self._next_look_ns and not opened:
             return False
+        unix_ns = self._job.clock.to_unix_ns(now_ns)
+        has_changed = bool(opened) and self.processes.look(
+            unix_ns
+        )  # who has left by now leaves room for another attempt
+        for header in opened:
+            self.processes.add(header)
         self._next_look_ns = now_ns + LOOK_NS
         if self.assembler.waits_for_others and now_ns >= self._next_silent_look_ns:
             self._next_silent_look_ns = now_ns + SILENT_LOOK_NS
             for process in ranks_of_run(self._folder.path, self._proc):
                 self.processes.add_silent(process)
-        return self.processes.look(self._job.clock.to_unix_ns(now_ns))
+        return self.processes.look(unix_ns) or has_changed
 
     def _look_for_unseen(self, now_ns: int) -> None:
         """While no call is seen: whether the command has begun processes of which none can be."""
@@ -384,12 +388,15 @@ class Agent:
             if isinstance(found, Refused):
                 self._note_refused(found)
                 if found.header is not None:
-                    self._take_in(found.header, rings.NO_RECORDS, lost=1)
+                    self._take_in(self.processes.placed(found.header), rings.NO_RECORDS, lost=1)
                 continue
             had_any = True
             self._fullest = max(self._fullest, len(found.read.records) / found.header.capacity)
-            self._take_in(found.header, found.read.records, found.read.lost)
-            self._note_exits(found.header, found.read.records)
+            header, records = self.processes.placed(found.header), found.read.records
+            if header.attempt != found.header.attempt:
+                records = rings.of_attempt(records, header.attempt)
+            self._take_in(header, records, found.read.lost)
+            self._note_exits(header, records)
         return had_any
 
     def _take_in(self, header: rings.RingHeader, records: rings.Records, lost: int) -> None:
@@ -414,7 +421,7 @@ class Agent:
         logger.warning("ring %s is not read: %s", file.name, file.reason)
 
     def _look_at_frames(self, now_ns: int) -> None:
-        looks, refused = self._frames.look()
+        looks, refused = self._frames.look(self.processes.mark_of)
         self._transfers.look(looks, now_ns)
         for file in refused:
             self.counts.refused_frames += 1

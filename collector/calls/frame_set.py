@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from collector.calls.folder_listing import FolderListing
@@ -31,8 +33,12 @@ class FrameSet:
         """No frame is looked at."""
         return not self._readers
 
-    def look(self) -> tuple[list[FrameLook], list[Refused]]:
-        """What every frame says now, and the files that are none (each of them once)."""
+    def look(self, mark_of: Callable[[tuple[int, int]], int]) -> tuple[list[FrameLook], list[Refused]]:
+        """What every frame says now, and the files that are none (each of them once).
+
+        `mark_of` says by what the communicators of a process, (pid, start ticks), are told from others
+        (`rings.mark_of`); 0 where they have their own ids.
+        """
         looks, refused = [], []
         for name in self._files.names():
             if name in self._done:
@@ -40,7 +46,8 @@ class FrameSet:
             try:
                 if name not in self._readers:
                     self._readers[name] = FrameReader(self._folder / name)
-                looks.append(self._readers[name].look())
+                reader = self._readers[name]
+                looks.append(_marked(reader.look(), mark_of(reader.process)))
             except (UnreadableFrame, OSError) as error:
                 self._drop(name)
                 refused.append(Refused(name=name, reason=str(error)))
@@ -66,3 +73,10 @@ class FrameSet:
         reader = self._readers.pop(name, None)
         if reader is not None:
             reader.close()
+
+
+def _marked(look: FrameLook, mark: int) -> FrameLook:
+    if not mark:
+        return look
+    running = {replace(one, communicator=one.communicator ^ mark): moved for one, moved in look.running.items()}
+    return replace(look, running=running)

@@ -10,6 +10,7 @@ the writer touches the slot of record `i` again only after `written` has reached
 
 from __future__ import annotations
 
+import hashlib
 import os
 import struct
 from dataclasses import dataclass
@@ -179,6 +180,19 @@ class RingRead:
 
     records: Records
     lost: int = 0
+
+
+def mark_of(attempt: int) -> int:
+    """What tells the communicators of an attempt from those that its ranks, who count otherwise, give the same ids."""
+    return int.from_bytes(hashlib.blake2b(f"attempt {attempt}".encode(), digest_size=8).digest(), "little")
+
+
+def of_attempt(records: Records, attempt: int) -> Records:
+    """The records of ranks that count their attempts otherwise, with the communicators of this one."""
+    marked = records.copy()
+    highs = marked.view(CALL)["handle_high"]
+    highs[highs != 0] ^= np.uint64(mark_of(attempt))  # of none: the record is of no communicator
+    return marked
 
 
 def parse_header(head: bytes, file_bytes: int) -> RingHeader:

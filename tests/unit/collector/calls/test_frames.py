@@ -123,14 +123,14 @@ def test_a_frame_that_is_cut_short_or_gone_is_refused_once_and_the_others_are_re
     kept, cut = (write_frame(tmp_path, block(7, {}), rank=rank) for rank in (0, 1))
     (tmp_path / "frames" / "folder.frame").mkdir()
     found = FrameSet(tmp_path / "frames")
-    looks, refused = found.look()
+    looks, refused = found.look(lambda _: 0)
     assert ([look.rank for look in looks], [file.name for file in refused]) == ([0, 1], ["folder.frame"])
     cut.write_bytes(b"short")
-    looks, refused = found.look()
+    looks, refused = found.look(lambda _: 0)
     assert ([look.rank for look in looks], [file.name for file in refused]) == ([0], [cut.name])
     assert "5 bytes, not 1184" in refused[0].reason
     kept.unlink()  # it is open, and says what it last said
-    looks, refused = found.look()
+    looks, refused = found.look(lambda _: 0)
     found.close()
     assert (len(looks), refused) == (0, [])
 
@@ -139,9 +139,18 @@ def test_the_frame_of_a_process_that_has_left_is_let_go(tmp_path: Path) -> None:
     for rank in (0, 1):
         write_frame(tmp_path, rank=rank)
     found = FrameSet(tmp_path / "frames")
-    found.look()
+    found.look(lambda _: 0)
     found.retire({(101, 1000)})
-    assert [look.rank for look in found.look()[0]] == [0]
+    assert [look.rank for look in found.look(lambda _: 0)[0]] == [0]
+    found.close()
+
+
+def test_operations_of_a_process_that_counts_otherwise_have_the_communicators_of_its_attempt(tmp_path: Path) -> None:
+    for rank in (0, 1):
+        write_frame(tmp_path, block(7, {0: (1, 2)}), rank=rank)
+    found = FrameSet(tmp_path / "frames")
+    own, other = (list(look.running) for look in found.look(lambda process: 5 if process == (101, 1000) else 0)[0])
+    assert [operation.communicator ^ 5 for operation in other] == [operation.communicator for operation in own]
     found.close()
 
 
