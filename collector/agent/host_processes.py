@@ -169,6 +169,8 @@ class HostProcesses:
                 process.has_left |= handle == process.world
             elif group["is_world"] and bytes(group["name"]).rstrip(b"\0") != JOINING.encode():
                 process.world, process.has_left = handle, False
+                if 0 <= (rank := int(group["rank"])) < MAX_RANK:
+                    process.rank = rank  # a worker of a pool may be another one each time
         return process.has_left and not had_left
 
     def was_found_gone(self, header: RingHeader) -> bool:
@@ -278,6 +280,7 @@ class HostProcesses:
                     processes=tuple(_state(p, (unseen or {}).get(p.pid_here, ())) for p in processes),
                     closed=bool(why),
                     closed_why=why,
+                    is_later_launch=any(p.said_attempt is not None for p in processes),
                 )
             )
         return sampled

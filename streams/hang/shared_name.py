@@ -40,14 +40,16 @@ class SharedName(Watch):
         self._unchanged_ns: dict[str, int] = {}  # by host, up to when its processes are as its last sample has them
         self._finding: Finding | None = None
         self._several: set[int] = set()  # ranks for which more than one process is known
+        self._rank_of: dict[tuple[str, int], int] = {}  # by host and pid
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what follows from the rest."""
-        return {name: value for name, value in self.__dict__.items() if name != "_several"}
+        return {name: value for name, value in self.__dict__.items() if name not in ("_several", "_rank_of")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Find out again which ranks have several processes."""
+        """Find out again which ranks have several processes, and which each process is."""
         self.__dict__.update(state)
+        self._rank_of = {(one.host, one.pid): rank for rank, seen in self._seen.items() for one in seen}
         self._several = {rank for rank, seen in self._seen.items() if len(seen) > 1}
 
     def of_the_first(self, sample: HostSample) -> HostSample:
@@ -56,6 +58,7 @@ class SharedName(Watch):
         A process that takes over from another is taken for the rank once the other has exited, or been silent for long.
         """
         foreign: set[int] = set()
+        self._note_other_ranks(sample)
         for process in sample.processes:
             known = [seen for seen in self._seen.get(process.rank, ()) if self._is_live(seen, sample.time_ns)]
             mine = next((seen for seen in known if (seen.host, seen.pid) == (sample.host, process.pid)), None)
@@ -75,6 +78,18 @@ class SharedName(Watch):
         if not foreign:
             return sample
         return replace(sample, processes=tuple(one for one in sample.processes if one.pid not in foreign))
+
+    def _note_other_ranks(self, sample: HostSample) -> None:
+        """A worker of a pool may be another rank each time: it is none of those that it was."""
+        for process in sample.processes:
+            key = sample.host, process.pid
+            before = self._rank_of.get(key, process.rank)
+            if before != process.rank:
+                left = [one for one in self._seen[before] if (one.host, one.pid) != key]
+                self._seen[before] = left
+                if len(left) < 2:
+                    self._several.discard(before)
+            self._rank_of[key] = process.rank
 
     def is_unchanged(self, host: str, time_ns: int) -> None:
         """What the last sample of a host has said still holds."""

@@ -2,7 +2,8 @@
 
 Nothing within such a run tells: there is no faster level before it. Only earlier attempts of the job on as many ranks
 and hosts do, as the store remembers them (`JobHistory`). One may have been fast by chance, so that there must be two;
-and where attempts differ anyway it must lie beyond that.
+and where attempts differ anyway it must lie beyond that. What a command starts after other ranks of its own is compared
+with nothing: folds, phases and evaluations are not the same work.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import statistics
 from collections import deque
 from collections.abc import Sequence
 
-from pacehound.model.events import EarlierRun, Finding, Instant
+from pacehound.model.events import EarlierRun, Finding, HostSample, Instant
 from pacehound.model.events.store import PACE_STEPS, WARM_UP_STEPS
 from pacehound.model.evidence.levels import Relieved, SlowerThanEarlier
 from pacehound.model.evidence.life import Over
@@ -19,7 +20,7 @@ from pacehound.model.identity import event_id
 from streams.level.thresholds import AGAIN_AS_FAST, COMPARED_RUNS, FEWEST_RUNS, SPREADS
 from streams.watching.moment import Iteration, Moment
 from streams.watching.waking import slowness_wakes
-from streams.watching.watch import Said, Watch
+from streams.watching.watch import Heard, Said, Watch
 
 
 class SinceStart(Watch):
@@ -35,6 +36,7 @@ class SinceStart(Watch):
         self._min_change = min_change
         self._by_iterations = tuple(by_iterations)
         self._runs: tuple[EarlierRun, ...] = ()
+        self._is_first_launch = True
         self._first: Instant | None = None
         self._times_s: deque[float] = deque(maxlen=PACE_STEPS)
         self._n_seen = 0
@@ -45,6 +47,11 @@ class SinceStart(Watch):
     def on_history(self, runs: Sequence[EarlierRun]) -> None:
         """Earlier attempts of the job, the latest first."""
         self._runs = tuple(runs)
+
+    def hear(self, event: Heard, step: int | None) -> list[Finding]:
+        """Whether it is the first launch of its run."""
+        self._is_first_launch &= not (isinstance(event, HostSample) and event.is_later_launch)
+        return []
 
     def on_new_iterations(self, at: Instant) -> list[Finding]:
         """Of another kind of iteration earlier runs may have told, too."""
@@ -74,7 +81,7 @@ class SinceStart(Watch):
     def _compared(self, at: Instant, moment: Moment) -> list[Said]:
         shape = (moment.world_size, len(moment.ranks_of))
         alike = [run for run in self._runs if run.step_time_s > 0 and (run.world_size, run.hosts) == shape]
-        runs = alike[:COMPARED_RUNS]
+        runs = alike[:COMPARED_RUNS] if self._is_first_launch else []
         # What has become slower since the start is no slowness since the start.
         if self._first is None or len(runs) < FEWEST_RUNS or self._n_seen > WARM_UP_STEPS + PACE_STEPS:
             return []

@@ -85,7 +85,7 @@ from streams.snapshots.codec import StateCodec
 from streams.whatif.price_watch import PriceWatch
 from streams.whatif.straggling import PricedWindow, Straggling
 
-SCHEMA_VERSION = 15
+SCHEMA_VERSION = 16
 
 _PLAIN: dict[type, str] = {
     StageOne: "_lateness_ns _shared communicator is_closed _host _patience",
@@ -157,7 +157,10 @@ _PLAIN: dict[type, str] = {
         "_job _attempt _min_change _min_duration_s _slow _n_iterations _next_look _began _episode _excess_s"
     ),
     SlowEvidence: "_job _attempt _transfers _rates _connections _gpus _processors _stacks",
-    SinceStart: ("_job _attempt _min_change _by_iterations _runs _first _times_s _n_seen _finding _usual_s _excess_s"),
+    SinceStart: (
+        "_job _attempt _min_change _by_iterations _runs _is_first_launch _first _times_s _n_seen _finding _usual_s "
+        "_excess_s"
+    ),
     StepWatch: (
         "_job _attempt _source _min_change _joins_remainders _history _detector _bursts _work _excesses _row "
         "_last_change _slow _relieved _slow_before_s _intermittent _changing _expected"

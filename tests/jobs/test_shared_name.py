@@ -123,3 +123,20 @@ def test_it_is_over_when_one_of_them_has_gone() -> None:
     assert [finding.relief is None for finding in told] == [True, False]
     assert told[0].detected is not None
     assert told[0].detected.time_ns <= 5 * S + SIDE_BY_SIDE_NS + 2 * S
+
+
+def test_processes_that_have_taken_each_other_s_ranks_are_one_job() -> None:
+    """Workers of a pool, in a second job of theirs."""
+    watch = SharedName("j", 0)
+
+    def heard(second: int, turn: int) -> HostSample:
+        states = [
+            ProcessState(rank=(rank + turn) % 3, pid=100 + rank, state="running", since_ns=0) for rank in range(3)
+        ]
+        return HostSample(job="j", attempt=0, time_ns=second * S, host="h", processes=tuple(states))
+
+    lasts_s = 2 * SIDE_BY_SIDE_NS // S
+    for second in range(2 * lasts_s):
+        sample = heard(second, turn=second // lasts_s)
+        assert watch.of_the_first(sample) == sample
+        assert watch.on_tick(Moment(now_ns=second * S, step=second)) == []

@@ -68,7 +68,7 @@ class HostSample:
 
     `closed` says that the job has ended on this host, and `closed_why` how (`pacehound.model.job_end`). For `quiet_ns`
     there may be no other sample, because heartbeats say that nothing has changed (`pacehound.model.flushes`); whoever
-    sends none says it once a second.
+    sends none says it once a second. `is_later_launch`: the command had started ranks before these, which have left.
     """
 
     job: str
@@ -79,6 +79,7 @@ class HostSample:
     closed: bool = False
     closed_why: str = ""
     quiet_ns: Int64 = 0
+    is_later_launch: bool = False
 
     def __post_init__(self) -> None:
         check_quiet(self.quiet_ns)

@@ -221,6 +221,16 @@ def test_a_process_that_has_destroyed_the_group_of_all_ranks_has_left_until_it_j
     assert not last(run).has_left
 
 
+def test_a_process_is_the_rank_that_it_had_when_it_last_joined_all(run: AgentRun) -> None:
+    ring = run.joined(0)
+    run.flush()
+    ring.destroy()
+    ring.rank = 1
+    ring.group([0, 1], handle=b"\x06" * 16)
+    run.flush()
+    assert [(process.rank, process.pid) for process in run.receiver.of(HostSample)[-1].processes] == [(1, 100)]
+
+
 def test_a_pid_that_was_used_again_is_another_process(run: AgentRun) -> None:
     run.joined(0)
     run.step(1_100)

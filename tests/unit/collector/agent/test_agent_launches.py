@@ -57,6 +57,10 @@ def test_ranks_that_begin_when_all_have_left_are_another_attempt_with_communicat
     assert [(said.attempt, said.steps) for said in run.receiver.of(Markers)] == [(1, (0,))]
     progress = [said for said in run.receiver.of(Progress) if said.attempt == 1]
     assert {said.communicator for said in progress} == second
+    assert {(sample.attempt, sample.is_later_launch) for sample in run.receiver.of(HostSample)} == {
+        (0, False),
+        (1, True),
+    }
     closed = [(sample.attempt, sample.closed_why) for sample in run.receiver.of(HostSample) if sample.closed]
     assert closed == [(0, "job ended")]
 

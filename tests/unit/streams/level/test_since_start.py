@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from pacehound.model.events import EarlierRun, Instant, IterationSample
+from pacehound.model.events import EarlierRun, HostSample, Instant, IterationSample
 from streams.level.since_start import SinceStart
 from streams.rounds.round_columns import RoundColumns
 from streams.watching.moment import Iteration, Moment
@@ -38,8 +38,10 @@ class SlowNow(Watch):
         return {"told": 1.0}
 
 
-def said(times_s, runs=USUAL, by_iterations=None):
+def said(times_s, runs=USUAL, by_iterations=None, is_later_launch=False):
     watch = SinceStart("j", 4, 0.1, [by_iterations or Watch()])
+    host = HostSample(job="j", attempt=4, time_ns=0, host="a", processes=(), is_later_launch=is_later_launch)
+    watch.hear(host, None)
     watch.on_history(runs)
     found, now_s = [], 0.0
     samples = []
@@ -92,6 +94,11 @@ def test_it_is_slower_than_its_last_attempts_since_the_start():
 )
 def test_without_runs_that_tell_nothing_is_said(runs, why):
     assert said(paced(0.118), runs)[1] == [], why
+
+
+def test_what_a_command_starts_after_other_ranks_of_its_own_is_compared_with_nothing():
+    """A script that trains one fold, phase or model after the other."""
+    assert said(paced(0.118), is_later_launch=True)[1] == []
 
 
 def test_a_slow_warm_up_is_no_slow_run():
