@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from pacehound.model.codes import JOINING
 from pacehound.model.events import HostSample, ProcessState, RunState
 
 MAX_RANK = 1 << 20
+_TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 
 
 class KnownProcess(msgspec.Struct, kw_only=True):
@@ -38,6 +40,8 @@ class KnownProcess(msgspec.Struct, kw_only=True):
     """What its PH_EXIT record said, where it wrote one."""
     world: bytes = b""
     """The handle of the communicator of all ranks that it joined last."""
+    joined_ns: int = 0
+    """When that was, by the monotonic clock."""
     has_left: bool = False
     """It has destroyed that one by itself."""
     has_ring: bool = True
@@ -90,12 +94,12 @@ class HostProcesses:
         """A ring says who writes it.
 
         A command may start its ranks several times: `torchrun` twice in a script, `mp.spawn` for each fold, elastic
-        ranks that come in other numbers. They count themselves as those before them did. What begins when all that had
-        joined the last attempt have left is another one, and hosts that have seen the same say the same.
+        ranks that come in other numbers. They count themselves as those before them did. What begins behind all that
+        have joined the last attempt, and have left, is another one: hosts that have seen the same say the same.
         """
         key = (header.pid, header.process_start_ticks)
         if key not in self._known:
-            attempt = self._attempt(header.attempt)
+            attempt = self._attempt(header.attempt, header.process_start_ticks)
             self._known[key] = KnownProcess(
                 pid=header.pid,
                 start_ticks=header.process_start_ticks,
@@ -116,20 +120,22 @@ class HostProcesses:
 
     def add_silent(self, found: RankProcess) -> None:
         """A process is there whose rank has written nothing."""
-        attempt = self._attempt(found.attempt)
+        attempt = self._attempt(found.attempt, found.start_ticks)
         if (attempt, found.rank) not in self.local_ranks():
             self._known[found.pid, found.start_ticks] = KnownProcess(
                 pid=found.pid, start_ticks=found.start_ticks, attempt=attempt, rank=found.rank, has_ring=False
             )
 
-    def _attempt(self, said: int) -> int:
-        """The attempt of a process that begins now."""
+    def _attempt(self, said: int, start_ticks: int) -> int:
+        """The attempt of a process that was not known before."""
         joined = [process for process in self._known.values() if process.world]
         latest = max((process.attempt for process in joined), default=-1)
         if said > latest:
             return said
-        is_over = all(process.state == "exited" for process in joined if process.attempt == latest)
-        return latest + is_over
+        # Whoever was there when the others joined may have joined with them, however soon they left.
+        began_ns = start_ticks * _TICK_NS
+        of_latest = [process for process in joined if process.attempt == latest]
+        return latest + all(process.state == "exited" and process.joined_ns < began_ns for process in of_latest)
 
     def placed(self, header: RingHeader) -> RingHeader:
         """The header with the attempt that its process is of."""
@@ -168,7 +174,7 @@ class HostProcesses:
             if int(group["kind"]) == rings.DESTROY:
                 process.has_left |= handle == process.world
             elif group["is_world"] and bytes(group["name"]).rstrip(b"\0") != JOINING.encode():
-                process.world, process.has_left = handle, False
+                process.world, process.has_left, process.joined_ns = handle, False, int(group["created_ns"])
                 if 0 <= (rank := int(group["rank"])) < MAX_RANK:
                     process.rank = rank  # a worker of a pool may be another one each time
         return process.has_left and not had_left

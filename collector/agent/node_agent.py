@@ -307,9 +307,8 @@ class Agent:
         if now_ns < self._next_look_ns and not opened:
             return False
         unix_ns = self._job.clock.to_unix_ns(now_ns)
-        has_changed = bool(opened) and self.processes.look(
-            unix_ns
-        )  # who has left by now leaves room for another attempt
+        # Who has left by now is not of the attempt of those that begin.
+        has_changed = bool(opened) and self.processes.look(unix_ns)
         for header in opened:
             self.processes.add(header)
         self._next_look_ns = now_ns + LOOK_NS

@@ -93,6 +93,15 @@ def test_ranks_that_count_on_by_themselves_are_taken_at_their_word(run: AgentRun
     assert topology.communicator == bytes(reversed(HANDLE)).hex()
 
 
+def test_who_was_there_when_the_others_joined_has_joined_with_them_however_soon_they_left(run: AgentRun) -> None:
+    run.ring(0).group([0, 1], created_ns=1_000 * 10_000_000 + 1)  # a tick is a hundredth of a second
+    run.flush()
+    run.proc.remove(100)
+    run.joined(1)
+    run.flush()
+    assert attempts(run) == [0]
+
+
 def test_who_has_waited_to_join_and_left_makes_no_attempt(run: AgentRun) -> None:
     run.ring(0).group([0, 1], name=JOINING)
     run.flush()
