@@ -6,6 +6,7 @@ processes: a rank of one job is one process, and two that live side by side are 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -80,12 +81,16 @@ class SharedName(Watch):
         return replace(sample, processes=tuple(one for one in sample.processes if one.pid not in foreign))
 
     def _note_other_ranks(self, sample: HostSample) -> None:
-        """A worker of a pool may be another rank each time: it is none of those that it was."""
+        """A worker of a pool may be another rank each time: it is none of those that it was.
+
+        Ranks of one number are processes of several containers, which nobody could tell from here.
+        """
+        times = Counter(process.pid for process in sample.processes)
         for process in sample.processes:
             key = sample.host, process.pid
-            before = self._rank_of.get(key, process.rank)
-            if before != process.rank:
-                left = [one for one in self._seen[before] if (one.host, one.pid) != key]
+            before = self._rank_of.get(key)
+            if before not in (None, process.rank) and times[process.pid] == 1:
+                left = [one for one in self._seen.get(before, ()) if (one.host, one.pid) != key]
                 self._seen[before] = left
                 if len(left) < 2:
                     self._several.discard(before)

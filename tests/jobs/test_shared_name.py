@@ -125,6 +125,15 @@ def test_it_is_over_when_one_of_them_has_gone() -> None:
     assert told[0].detected.time_ns <= 5 * S + SIDE_BY_SIDE_NS + 2 * S
 
 
+def test_ranks_of_several_containers_may_have_one_number() -> None:
+    watch = SharedName("j", 0)
+    states = tuple(ProcessState(rank=rank, pid=1, state="running", since_ns=0) for rank in range(3))
+    for second in range(2 * SIDE_BY_SIDE_NS // S):
+        sample = HostSample(job="j", attempt=0, time_ns=second * S, host="h", processes=states)
+        assert watch.of_the_first(sample) == sample
+        assert watch.on_tick(Moment(now_ns=second * S, step=second)) == []
+
+
 def test_processes_that_have_taken_each_other_s_ranks_are_one_job() -> None:
     """Workers of a pool, in a second job of theirs."""
     watch = SharedName("j", 0)
