@@ -154,12 +154,14 @@ class ExitWatch(Watch):
         return [replace(found, version=0) for found in self._look_again(finding, moment)] or [finding]
 
     def _was_over(self, left: list[ProcessState]) -> bool:
-        """Every rank had left the job by itself, so that nobody is waited for.
+        """Every rank had left the job by itself, and none had calls to make that others have made.
 
         Who ends its process then need not have failed: Ray's workers are killed, and a script may end with any number.
         """
         ended_otherwise = any(p.detail or p.signal not in (None, signal.SIGKILL) for p in left)
-        return not ended_otherwise and all(p.has_left or _has_succeeded(p) for p in self._processes.values())
+        if ended_otherwise or not all(p.has_left or _has_succeeded(p) for p in self._processes.values()):
+            return False
+        return not self._hang.left_behind(sorted(self._processes))
 
     def _deserters(self, first_ns: int) -> list[ProcessState]:
         """Who had left as if all were done, while most others still called: their calls fail for that."""

@@ -1,6 +1,8 @@
 """A gloo job that begins both of its ranks as processes of their own, by the same interpreter. It knows nothing of us.
 
-begun_ranks.py CALLS PAUSE_S AFTERWARDS_S
+begun_ranks.py CALLS PAUSE_S AFTERWARDS
+
+It stays afterwards for so many seconds, or until there is a file of that name.
 """
 
 from __future__ import annotations
@@ -16,12 +18,16 @@ import torch.distributed as dist
 
 
 def one_rank() -> None:
-    calls, pause_s, afterwards_s = int(sys.argv[1]), float(sys.argv[2]), float(sys.argv[3])
+    calls, pause_s, afterwards = int(sys.argv[1]), float(sys.argv[2]), sys.argv[3]
     dist.init_process_group("gloo")
     for _ in range(calls):
         time.sleep(pause_s)
         dist.all_reduce(torch.ones(2))
-    time.sleep(afterwards_s)
+    if os.path.isabs(afterwards):
+        while not os.path.exists(afterwards):
+            time.sleep(0.05)
+    else:
+        time.sleep(float(afterwards))
     dist.destroy_process_group()
 
 

@@ -37,11 +37,12 @@ def can_unshare() -> None:
 @pytest.mark.parametrize("proc", ["its own", "the host's"])
 def test_ranks_with_other_numbers_are_seen_to_their_end(tmp_path: Path, proc: str) -> None:
     container = [*UNSHARE, *(["--mount-proc"] if proc == "its own" else [])]
-    run = realjob.start(tmp_path, [*container, sys.executable, str(SCRIPT), "100", "0.03", "0"])
+    run = realjob.start(tmp_path, [*container, sys.executable, str(SCRIPT), "100", "0.03", str(tmp_path / "looked")])
     try:
         found = "SELECT pid, state FROM host_samples WHERE rank >= 0 AND state = 'running'"
         seen = realjob.until("its ranks", lambda: run.sql(found), 60)
         stats = [read_stat(row["pid"]) for row in seen]
+        (tmp_path / "looked").touch()
         assert run.wait(120) == 0, run.text()
     finally:
         run.stop()

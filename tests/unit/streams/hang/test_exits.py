@@ -357,6 +357,13 @@ def test_who_leaves_in_good_order_while_the_others_still_call_is_why_they_fail()
     ]
 
 
+def test_who_had_calls_to_make_that_others_have_made_was_not_done_when_it_left_its_group() -> None:
+    """`finally: destroy_process_group()`, under a launcher that keeps the error to itself (`mp.spawn`)."""
+    left = sample(10 * SECOND_NS, rank0=1, rank1=1, rank2=1, rank3=1)
+    left = replace(left, processes=tuple(replace(process, has_left=True) for process in left.processes))
+    assert of_those_who_leave({0: 8, 1: 7, 2: 8, 3: 8}, left).kind == "exit"
+
+
 def test_who_is_done_as_all_are_has_nothing_to_do_with_who_fails_at_its_end() -> None:
     finding = of_those_who_leave(dict.fromkeys(WORLD, 8), left_at(rank0=(8, 0), rank1=(10, 1)))
     assert (finding.verdict, finding.culprits) == ("suspected", (1,))
