@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -11,13 +10,12 @@ import msgspec
 
 from collector.calls import rings
 from collector.calls.rings import RingHeader
-from collector.host.processes import PROC, ProcessWatch, pid_here
+from collector.host.processes import PROC, TICK_NS, ProcessWatch, pid_here
 from collector.host.rank_process import RankProcess
 from pacehound.model.codes import JOINING
 from pacehound.model.events import HostSample, ProcessState, RunState
 
 MAX_RANK = 1 << 20
-_TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 
 
 class KnownProcess(msgspec.Struct, kw_only=True):
@@ -133,7 +131,7 @@ class HostProcesses:
         if said > latest:
             return said
         # Whoever was there when the others joined may have joined with them, however soon they left.
-        began_ns = start_ticks * _TICK_NS
+        began_ns = start_ticks * TICK_NS
         of_latest = [process for process in joined if process.attempt == latest]
         return latest + all(process.state == "exited" and process.joined_ns < began_ns for process in of_latest)
 
@@ -173,7 +171,7 @@ class HostProcesses:
             handle = bytes(group["handle"])
             if int(group["kind"]) == rings.DESTROY:
                 process.has_left |= handle == process.world
-            elif group["is_world"] and bytes(group["name"]).rstrip(b"\0") != JOINING.encode():
+            elif group["is_world"] and rings.text_of(group["name"]) != JOINING:
                 process.world, process.has_left, process.joined_ns = handle, False, int(group["created_ns"])
                 if 0 <= (rank := int(group["rank"])) < MAX_RANK:
                     process.rank = rank  # a worker of a pool may be another one each time

@@ -391,11 +391,11 @@ class Agent:
                 continue
             had_any = True
             self._fullest = max(self._fullest, len(found.read.records) / found.header.capacity)
-            header, records = self.processes.placed(found.header), found.read.records
-            if header.attempt != found.header.attempt:
-                records = rings.of_attempt(records, header.attempt)
+            header = self.processes.placed(found.header)
+            mark = self.processes.mark_of((header.pid, header.process_start_ticks))
+            records = rings.marked(found.read.records, mark)
             self._take_in(header, records, found.read.lost)
-            self._note_exits(header, records)
+            self._note_own_words(header, records)
         return had_any
 
     def _take_in(self, header: rings.RingHeader, records: rings.Records, lost: int) -> None:
@@ -408,11 +408,12 @@ class Agent:
         self._read_records.append(RingRecords(attempt=header.attempt, rank=header.rank, records=records, lost=lost))
         self._unsettled += len(records)
 
-    def _note_exits(self, header: rings.RingHeader, records: rings.Records) -> None:
+    def _note_own_words(self, header: rings.RingHeader, records: rings.Records) -> None:
+        """What a process says of the worlds that it joins and leaves, and of its end."""
         self._has_exit_news |= self.processes.note_worlds(header, records)
         exits = records[records.view(rings.CALL)["kind"] == rings.EXIT].view(rings.EXIT_BODY)
         for record in exits:
-            text = bytes(record["text"]).split(b"\0", 1)[0].decode(errors="replace")
+            text = rings.text_of(record["text"])
             self._has_exit_news |= self.processes.note_exit(header, text, bool(record["failed"]))
 
     def _note_refused(self, file: Refused) -> None:

@@ -269,7 +269,7 @@ def _placed(group: PendingGroup, place: int) -> Joined:
 
 def _joined(group: PendingGroup, members: tuple[int, ...], *, counts_places: bool = False) -> Joined:
     body = np.frombuffer(group.record, rings.GROUP_BODY)[0]
-    name = bytes(body["name"]).split(b"\0", 1)[0].decode(errors="replace")
+    name = rings.text_of(body["name"])
     world_size = int(body["world_size"])
     if not 0 < world_size <= MAX_WORLD_SIZE:
         raise InvalidEvent(f"group {name!r} says its world has {world_size} ranks")

@@ -187,12 +187,19 @@ def mark_of(attempt: int) -> int:
     return int.from_bytes(hashlib.blake2b(f"attempt {attempt}".encode(), digest_size=8).digest(), "little")
 
 
-def of_attempt(records: Records, attempt: int) -> Records:
-    """The records of ranks that count their attempts otherwise, with the communicators of this one."""
-    marked = records.copy()
-    highs = marked.view(CALL)["handle_high"]
-    highs[highs != 0] ^= np.uint64(mark_of(attempt))  # of none: the record is of no communicator
-    return marked
+def marked(records: Records, mark: int) -> Records:
+    """The same with this mark on their communicators; 0 is none."""
+    if not mark:
+        return records
+    copy = records.copy()
+    highs = copy.view(CALL)["handle_high"]
+    highs[highs != 0] ^= np.uint64(mark)  # of none: the record is of no communicator
+    return copy
+
+
+def text_of(value: Any) -> str:
+    """A text of a fixed size, as a record has it."""
+    return bytes(value).split(b"\0", 1)[0].decode(errors="replace")
 
 
 def parse_header(head: bytes, file_bytes: int) -> RingHeader:

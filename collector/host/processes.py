@@ -18,6 +18,8 @@ from collector.host.kernel_files import read_text
 from pacehound.model.events import RunState
 
 PROC = Path("/proc")
+TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+"""In which the kernel counts when processes have begun, and what processors do."""
 
 # linux/pidfd.h: _IOWR(0xFF, 11, struct pidfd_info) with the first published size of 64 bytes.
 _PIDFD_GET_INFO = 0xC040FF0B

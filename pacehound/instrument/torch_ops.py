@@ -93,7 +93,6 @@ class StepOperations:
         self._clock: CudaClock | None = None
         self._waiting: deque[RecordedStep] = deque()
         self._noted: set[str] = set()
-        self._step = 0
         self._is_in_due_stretch = False
         self._due_ns: int | None = None  # when a stretch was due last, whether it was recorded or not
         self._iterations = IterationEnds()
@@ -335,15 +334,15 @@ class StepOperations:
         if not self._recorder.is_on:
             return
         try:
+            going_on = self._iterations.count
             ended = self._iterations.number(optimizer)
             if ended is None:
                 return
-            if self._is_recording and ended == self._step:  # and not several, when another optimizer takes the lead
+            if self._is_recording and ended == going_on:  # and not several, when another optimizer takes the lead
                 if self._ops:
                     self._end(self._ops[-1])
-                self._close()
+                self._close(ended)
             self._tell()
-            self._step = ended + 1
             self._forget()
             if not self._is_refused and self._is_due():
                 self._begin_step(optimizer)
@@ -357,7 +356,7 @@ class StepOperations:
         Each rank sees for itself how long steps take. Ranks that see it differently still share every stretch of
         whoever records fewest, and a stretch that not all have recorded is none for the streams.
         """
-        stretch, at = divmod(self._step, self._in_a_row)
+        stretch, at = divmod(self._iterations.count, self._in_a_row)
         if self._due_ns is None:
             self._due_ns = self._now_ns()
         if at == 0:
@@ -397,14 +396,14 @@ class StepOperations:
         self._is_recording = True
         self._after = self._times.now()
 
-    def _close(self) -> None:
-        """The step is over for the host."""
+    def _close(self, number: int) -> None:
+        """The step of this number is over for the host."""
         if self._is_refused:  # by an error in its last event
             return
         if self._has_pipeline and any(op.optype in (PARAMS_GATHER, GRADS_SCATTER) for op in self._ops):
             self._refuse("FSDP within a pipeline holds up its passes; what-if has no model of that")
             return
-        self._waiting.append(RecordedStep(self._step, self._ops, self._times))
+        self._waiting.append(RecordedStep(number, self._ops, self._times))
 
     def _tell(self, at_most: int = _LOOKS_AT_A_STEP) -> None:
         """Write the steps that are over for the device as well, in order."""

@@ -12,13 +12,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from collector.host.kernel_files import read_text, text_of
-from collector.host.processes import PROC
+from collector.host.processes import PROC, TICK_NS
 from collector.host.rank_process import RankProcess
 from collector.host.vitals.control_groups import control_groups
 from collector.host.vitals.nics import SYS
 from pacehound.model.events import HostProcessors, RankProcessors
 
-_TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 _US = 1_000
 
 # proc_stat(5): user nice system idle iowait irq softirq steal. The guests' time is in user's already.
@@ -68,8 +67,8 @@ class Processors:
         first_busy, first_stolen = self._first_ticks = self._first_ticks or (busy, ticks[_STEAL])
         return HostProcessors(
             count=sum(1 for line in lines if re.match(r"cpu\d", line)),
-            busy_ns=max(busy - first_busy, 0) * _TICK_NS,
-            stolen_ns=max(ticks[_STEAL] - first_stolen, 0) * _TICK_NS,
+            busy_ns=max(busy - first_busy, 0) * TICK_NS,
+            stolen_ns=max(ticks[_STEAL] - first_stolen, 0) * TICK_NS,
         )
 
     def look(self, ranks: Sequence[RankProcess]) -> tuple[RankProcessors, ...]:

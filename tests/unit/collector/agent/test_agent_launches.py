@@ -11,16 +11,17 @@ from tests.fakes.agent_run import AgentRun
 from tests.fakes.ring_file import HANDLE, RingFile
 
 
-def again(run: AgentRun, rank: int, *, said: int = 0) -> RingFile:
+def again(run: AgentRun, rank: int, *, time: int = 2) -> RingFile:
     """The ring of another process of this rank that has joined the world."""
-    ring = started(run, rank, said=said)
+    ring = started(run, rank, time=time)
     ring.group([0, 1])
     return ring
 
 
-def started(run: AgentRun, rank: int, *, said: int = 0) -> RingFile:
-    run.proc.put(200 + rank)
-    return RingFile(run.path / "rings", rank=rank, pid=200 + rank, tid=200 + rank, attempt=said)
+def started(run: AgentRun, rank: int, *, said: int = 0, time: int = 2) -> RingFile:
+    pid = 100 * time + rank
+    run.proc.put(pid)
+    return RingFile(run.path / "rings", rank=rank, pid=pid, tid=pid, attempt=said)
 
 
 def both_have_left(run: AgentRun) -> None:
@@ -116,8 +117,7 @@ def test_a_third_time_is_a_third_attempt(run: AgentRun) -> None:
     again(run, 0)
     run.flush()
     run.proc.remove(200)
-    run.proc.put(300)
-    RingFile(run.path / "rings", rank=0, pid=300, tid=300, attempt=0).group([0, 1])
+    again(run, 0, time=3)
     run.flush()
     assert attempts(run) == [0, 1, 2]
     assert len({topology.communicator for topology in run.receiver.of(Topology)}) == 3
