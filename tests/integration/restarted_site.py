@@ -45,6 +45,14 @@ def start(folder: Path, store: Path, without: set[str]) -> None:
     (folder / "pids").write_text(" ".join(pids))
 
 
+def _is_running(pid: int) -> bool:
+    """Whether it is there, and no zombie: that has no command line any more."""
+    try:
+        return bool(Path(f"/proc/{pid}/cmdline").read_bytes())
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
 def stop(folder: Path) -> None:
     """Until all of it has gone."""
     pids = [int(pid) for pid in (folder / "pids").read_text().split()]
@@ -52,7 +60,7 @@ def stop(folder: Path) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGTERM)
     deadline_s = time.monotonic() + 60
-    while any(Path(f"/proc/{pid}/cmdline").exists() and Path(f"/proc/{pid}/cmdline").read_bytes() for pid in pids):
+    while any(map(_is_running, pids)):
         if time.monotonic() > deadline_s:
             for pid in pids:
                 with contextlib.suppress(ProcessLookupError):

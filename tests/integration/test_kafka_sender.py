@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 from dataclasses import replace
@@ -73,7 +74,10 @@ def events_of(settings: KafkaSettings) -> list[bytes]:
 
 
 def thread_states(pid: int) -> list[str]:
-    stats = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/stat")]
+    stats = []
+    for path in Path(f"/proc/{pid}/task").glob("*/stat"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a thread may end while it is read
+            stats.append(path.read_text())
     return [stat.rpartition(")")[2].split()[0] for stat in stats]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -32,7 +33,10 @@ def wait_for(condition, what):
 
 def listening_ports(pid):
     """The addresses at which a process listens for TCP, in the kernel's words."""
-    links = (os.readlink(path) for path in Path(f"/proc/{pid}/fd").iterdir())
+    links = []
+    for path in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # what it has closed meanwhile
+            links.append(os.readlink(path))
     sockets = {link[len("socket:[") : -1] for link in links if link.startswith("socket:[")}
     rows = [
         line.split() for table in ("tcp", "tcp6") for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -68,7 +69,12 @@ class Timer:
 
 
 def threads(pid: int) -> list[str]:
-    return [(path / "comm").read_text().strip() for path in Path(f"/proc/{pid}/task").iterdir()]
+    """The names of a process's threads; one may end while it is read."""
+    names = []
+    for path in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            names.append((path / "comm").read_text().strip())
+    return names
 
 
 def launched(job: Job, rank: int = 0) -> list[Call]:
