@@ -25,14 +25,8 @@ from pacehound.instrument import layout
 from pacehound.instrument.groups import Call, WatchedGroup
 from pacehound.instrument.recorder import Recorder
 
-_METHODS = (
-    "send",
-    "recv",
-    "recv_anysource",
-    "reduce_scatter",
-    "_reduce_scatter_base",
-    "reduce_scatter_tensor_coalesced",
-)
+_METHODS = ("send", "recv", "reduce_scatter")
+"""How the methods that return it begin: each is there in several forms, and torch adds others (2.15 two)."""
 
 AT_ONCE_NS = 500_000
 """Whoever waits no longer has not waited (chosen: many times what the call takes, and little of any step)."""
@@ -72,8 +66,8 @@ def install(process_group_class: Any, work_class: Any, take: Callable[[], Any]) 
 
     `take` gives the call that the calling thread has issued and nobody watches yet, or None.
     """
-    for name in _METHODS:
-        if hasattr(process_group_class, name):
+    for name in dir(process_group_class):
+        if name.removeprefix("_").startswith(_METHODS):
             setattr(process_group_class, name, _watching(getattr(process_group_class, name), take))
     work_class.wait = _ending(work_class.wait)
 

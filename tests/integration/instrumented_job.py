@@ -9,6 +9,7 @@ import json
 import os
 import sys
 import tempfile
+import time
 from datetime import timedelta
 
 import torch
@@ -67,14 +68,17 @@ def groups(rank: int) -> None:
     dist.all_reduce(torch.ones(5), group=halves)
 
 
-def models(rank: int) -> None:
+def models(rank: int) -> list[int]:
+    """When the backward pass of each step has returned."""
     mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
     model = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8))
     parallelize_module(model, mesh["tp"], {"0": ColwiseParallel(), "2": RowwiseParallel()})
     fully_shard(model, mesh=mesh["dp"])
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    returned_ns = []
     for _ in range(2):
         model(torch.ones(2, 8)).sum().backward()
+        returned_ns.append(time.monotonic_ns())
         optimizer.step()
         optimizer.zero_grad()
 
@@ -87,6 +91,7 @@ def models(rank: int) -> None:
         schedule.step(target=torch.ones(8, 8))
     else:
         schedule.step()
+    return returned_ns
 
 
 def data_parallel(steps: int) -> None:
@@ -113,7 +118,7 @@ def main() -> None:
     except Exception:
         pass
     groups(rank)
-    models(rank)
+    returned_ns = models(rank)
     data_parallel(steps=25)
     # Over a store of its own: the keys of the first rendezvous are still in the old one, stale.
     again = os.path.join(sys.argv[1], "second-store")
@@ -122,7 +127,8 @@ def main() -> None:
     dist.init_process_group("gloo", init_method=f"file://{again}", rank=rank, world_size=world)
     dist.all_reduce(torch.ones(7))
     dist.destroy_process_group()
-    os.write(1, (json.dumps({"rank": rank, "pid": os.getpid()}) + "\n").encode())  # one write: ranks share the pipe
+    told = {"rank": rank, "pid": os.getpid(), "returned_ns": returned_ns}
+    os.write(1, (json.dumps(told) + "\n").encode())  # one write: ranks share the pipe
 
 
 if __name__ == "__main__":

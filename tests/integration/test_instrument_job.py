@@ -27,9 +27,10 @@ WORLD = (0, 1, 2, 3)
 
 
 class Seen:
-    """The records of a job, by rank."""
+    """The records of a job, by rank; and when, as it says itself, the backward pass of a sharded step has returned."""
 
     def __init__(self, run_dir: Path) -> None:
+        self.returned_ns: dict[int, list[int]] = {}
         self.rings = ring_reader.read_all(run_dir)
         self.records = [record for ring in self.rings for record in ring.records]
         self.groups: dict[bytes, dict[str, object]] = {}
@@ -104,10 +105,11 @@ def seen(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     command = realjob.forked(tmp_path_factory.mktemp("store"), ranks=4, script=JOB)
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr[-3000:]
-    ranks = {json.loads(line)["rank"]: json.loads(line)["pid"] for line in done.stdout.splitlines()}
+    told = [json.loads(line) for line in done.stdout.splitlines()]
     assert not (run_dir / "notes").exists(), [p.read_text() for p in (run_dir / "notes").iterdir()]
     result = Seen(run_dir)
-    assert {ring.pid for ring in result.rings} == set(ranks.values()), "only the ranks write rings"
+    result.returned_ns = {rank["rank"]: rank["returned_ns"] for rank in told}
+    assert {ring.pid for ring in result.rings} == {rank["pid"] for rank in told}, "only the ranks write rings"
     return result
 
 
@@ -193,6 +195,18 @@ def test_every_launched_call_ends_after_its_launch(seen: Seen) -> None:
         assert not call.flags & 2, "none failed"
         is_bound = bool(call.flags & 8)
         assert is_bound == (OPS[call.op] in {"send", "recv", "reduce_scatter"})
+
+
+def test_what_a_step_of_sharded_parameters_scatters_is_over_when_its_backward_pass_is(seen: Seen) -> None:
+    of_pair = [handle for handle, ranks in seen.members.items() if ranks in ([0, 2], [1, 3])]
+    for rank, returned_ns in seen.returned_ns.items():
+        ends_ns = sorted(
+            call.end_ns
+            for key, call in seen.calls(COMPLETE).items()
+            if key[0] in of_pair and key[1] == rank and OPS[call.op] == "reduce_scatter"
+        )
+        assert len(ends_ns) == len(returned_ns) == 2
+        assert all(end_ns < returned for end_ns, returned in zip(ends_ns, returned_ns, strict=True))
 
 
 def test_ranks_of_one_all_reduce_end_after_the_last_one_entered(seen: Seen) -> None:
