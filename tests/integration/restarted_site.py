@@ -14,6 +14,7 @@ import sys
 import time
 from pathlib import Path
 
+from collector.host.processes import read_stat
 from pacehound.runtime.head.client import live_owner
 
 SCRIPT = Path(__file__).with_name("checkpointed_job.py")
@@ -46,11 +47,9 @@ def start(folder: Path, store: Path, without: set[str]) -> None:
 
 
 def _is_running(pid: int) -> bool:
-    """Whether it is there, and no zombie: that has no command line any more."""
-    try:
-        return bool(Path(f"/proc/{pid}/cmdline").read_bytes())
-    except (FileNotFoundError, ProcessLookupError):
-        return False
+    """Whether it is there, and no zombie."""
+    stat = read_stat(pid)
+    return stat is not None and stat.state != "exited"
 
 
 def stop(folder: Path) -> None:

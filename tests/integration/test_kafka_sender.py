@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 from dataclasses import replace
@@ -14,6 +13,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from bench.rig.broker import Broker, free_ports
 from bench.rig.realjob import until
+from collector.host.kernel_files import text_of
 from pacehound.bus.kafka_reader import read_to_end
 from pacehound.bus.kafka_sender import KafkaSender
 from pacehound.bus.kafka_topics import ensure_topics
@@ -74,11 +74,9 @@ def events_of(settings: KafkaSettings) -> list[bytes]:
 
 
 def thread_states(pid: int) -> list[str]:
-    stats = []
-    for path in Path(f"/proc/{pid}/task").glob("*/stat"):
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a thread may end while it is read
-            stats.append(path.read_text())
-    return [stat.rpartition(")")[2].split()[0] for stat in stats]
+    """A thread that ends while it is read has none."""
+    stats = [text_of(path) for path in Path(f"/proc/{pid}/task").glob("*/stat")]
+    return [stat.rpartition(")")[2].split()[0] for stat in stats if stat]
 
 
 def taken(sender: KafkaSender, messages: list[bytes]) -> SendResult | None:

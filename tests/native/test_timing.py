@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 from collector.agent import control_block
 from collector.agent.control_block import ControlBlock, Timing, TimingPhase, TimingWhy
 from collector.calls import rings
+from collector.host.kernel_files import text_of
 from pacehound.model.calls import CallBatch, Sees
 from pacehound.model.events import Progress, Topology
 from pacehound.model.rounds import Rounds
@@ -70,11 +70,7 @@ class Timer:
 
 def threads(pid: int) -> list[str]:
     """The names of a process's threads; one may end while it is read."""
-    names = []
-    for path in Path(f"/proc/{pid}/task").iterdir():
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            names.append((path / "comm").read_text().strip())
-    return names
+    return [text_of(path / "comm") for path in Path(f"/proc/{pid}/task").iterdir()]
 
 
 def launched(job: Job, rank: int = 0) -> list[Call]:
