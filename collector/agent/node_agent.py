@@ -28,7 +28,7 @@ from collector.agent.outbox import Outbox, Outgoing
 from collector.agent.own_cost import OwnCost, resident_bytes
 from collector.agent.profiling import Profiling
 from collector.agent.run_folder import Ended, RunFolder
-from collector.agent.saying import outgoing
+from collector.agent.saying import outgoing, room_bytes
 from collector.agent.seen import Seen
 from collector.agent.speaker import Speaker
 from collector.agent.trainer_listener import TrainerListener
@@ -453,7 +453,7 @@ class Agent:
         )
         self._frames.retire(self.processes.gone())
         speaker = self._speaker
-        messages, detail = speaker.calls(settled), list[Outgoing]()
+        detail: list[Outgoing] = []
         if closed_why or self._outbox.held_bytes < _KEPT_WHILE_BYTES:
             detail = speaker.kept_calls(self.assembler.kept(ended=bool(closed_why)))
         # Before the sample that lets the host's time go on, so that nobody has to think of them as late.
@@ -462,7 +462,8 @@ class Agent:
             speaker.operations_are_told()
         speaker.are_refused(self.delivery.counts.rejected_records + self.delivery.counts.refused_messages)
         seen = [*self._seen(), *map(outgoing, operations)]
-        coming_bytes = sum(len(message.payload) for message in [*messages, *detail, *seen]) + _PROGRESS_ROOM_BYTES
+        coming_bytes = sum(len(message.payload) for message in [*detail, *seen])
+        coming_bytes += room_bytes(settled) + _PROGRESS_ROOM_BYTES
         gone = self._outbox.counts.gone
         dropped = self._outbox.make_room(coming_bytes)
         if self._outbox.counts.gone > gone:
@@ -490,13 +491,10 @@ class Agent:
             speaks_of_processes=self._may_leave_out_samples,
         )
         if told.is_short:
-            messages = [*seen, *told.samples, *told.promises, *detail]
             self._flush_times.may_be_quiet(now_ns)
-        else:
-            messages += [*detail, *seen, *told.samples, *told.promises]
-            if held_ns and told.speaks_of_processes:
-                self._flush_times.has_promised_to_be_quiet(now_ns)
-        messages += [*told.last_samples, *map(outgoing, answers)]
+        elif held_ns and told.speaks_of_processes:
+            self._flush_times.has_promised_to_be_quiet(now_ns)
+        messages = [*seen, *told.samples, *told.calls, *detail, *told.last_samples, *map(outgoing, answers)]
         self._outbox.save(messages, msgspec.msgpack.encode(self._state()), now_ns)
         if self._outbox.is_saved:
             self._rings.remove_finished()

@@ -9,8 +9,8 @@ it can.
 
 Beyond `max_bytes` room is made in this order: progress that a later one of the same communicator supersedes, the
 oldest vitals, evidence and operations (they explain what the rest shows), the oldest calls, and when nothing else is
-left the oldest host samples and markers. Topology and closing messages stay. An iteration's digests go with the marks
-that are said with them, and what is said later loses its promise.
+left the oldest host samples and markers. Topology and closing messages stay. Calls go with the promise that is said
+with them, an iteration's digests with their marks as well, and what is said later loses its promise.
 """
 
 from __future__ import annotations
@@ -428,9 +428,12 @@ def _cost(entry: Outgoing) -> list[tuple[str, Lost]]:
 
 
 def _unpromised(entry: Outgoing) -> Outgoing:
-    """An iteration without the heartbeat that stands behind its digests."""
+    """Calls without the promises or the heartbeat that stand behind them."""
     try:
-        told = [replace(one, heartbeat=None) if isinstance(one, Flush) else one for one in codec.decode(entry.payload)]
+        told = [
+            replace(one, promises=(), heartbeat=None) if isinstance(one, Flush) else one
+            for one in codec.decode(entry.payload)
+        ]
     except RejectedMessage:  # the file was damaged: nobody believes what it promises
         return replace(entry, kind="calls")
     return replace(entry, kind="calls", payload=b"".join(map(codec.encode, told)))

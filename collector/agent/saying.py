@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from collector.agent.outbox import Kind, Outgoing
 from collector.calls.communicators import Communicator
 from pacehound.model import codec
 from pacehound.model.calls import CallBatch
+from pacehound.model.column_records import ROW_BYTES
 from pacehound.model.digests import is_of_digests
 from pacehound.model.events import CommandResult, HostEvidence, HostSample, HostVitals, Markers, Progress
 from pacehound.model.flushes import MAX_FLUSH_SAID, Flush, Heartbeat, HostCall, flushes_of
 from pacehound.model.operations import Operations
 from pacehound.model.routing import host_stream
 from pacehound.model.shards import shard_of
+
+BATCH_BYTES = 6 * 1024
+"""What a batch takes by itself, of whatever calls (`python -m bench wire`)."""
 
 AgentEvent = HostCall | HostSample | HostVitals | HostEvidence | Operations | CommandResult
 
@@ -27,6 +31,11 @@ def outgoing(event: AgentEvent) -> Outgoing:
     else:
         stream = event.communicator
     return Outgoing(kind=_kind(event), stream=stream, calls=calls, reported=reported, payload=codec.encode(event))
+
+
+def room_bytes(events: Iterable[HostCall]) -> int:
+    """What batches of calls take of the outbox, at most, before they are messages."""
+    return sum(BATCH_BYTES + len(event) * ROW_BYTES for event in events if isinstance(event, CallBatch))
 
 
 def shards_of(known: Iterable[Communicator], digests_from_ranks: int) -> dict[str, int]:
@@ -59,7 +68,7 @@ def outgoing_at_once(
     and all of them say that for `quiet_ns` nothing more may be said.
     """
     flushes = with_processes(flushes_of(events, shards), behind_ns or {}, quiet_ns)
-    return [_outgoing_flush(flush, is_detail=is_detail) for flush in flushes]
+    return [_outgoing_flush(flush, is_detail=is_detail) for flush in in_one(flushes)]
 
 
 def with_processes(flushes: Iterable[Flush], behind_ns: Mapping[int, int], quiet_ns: int = 0) -> list[Flush]:
@@ -135,7 +144,10 @@ def outgoing_iteration(
 
 
 def in_one(flushes: Iterable[Flush]) -> Iterator[Flush]:
-    """What one host says at once: of each shard as one flush, if that is digests, marks and a heartbeat alone.
+    """What one host says at once, of each shard in as few flushes as may be: whoever reads one pays for it.
+
+    Calls and the promise behind them are one flush, and their marks are said before. So are digests, marks and a
+    heartbeat, where nothing else is said: whoever reads those has places for them.
 
     Examples
     --------
@@ -146,8 +158,12 @@ def in_one(flushes: Iterable[Flush]) -> Iterator[Flush]:
     >>> [one] = in_one([replace(said, parts=(digests,)), replace(said, heartbeat=beat)])
     >>> len(one.parts), one.heartbeat == beat
     (1, True)
-    >>> calls = replace(digests, source="c10d")
-    >>> len(list(in_one([replace(said, parts=(calls,)), replace(said, heartbeat=beat)])))
+    >>> calls = replace(said, parts=(replace(digests, source="c10d"),))
+    >>> promise = Progress(job="j", attempt=0, time_ns=5, host="h", communicator="c", ranks=())
+    >>> [one] = in_one([calls, replace(said, promises=(promise,))])
+    >>> len(one.parts), len(one.promises)
+    (1, 1)
+    >>> len(list(in_one([calls, replace(said, heartbeat=beat)])))
     2
 
     """
@@ -155,13 +171,34 @@ def in_one(flushes: Iterable[Flush]) -> Iterator[Flush]:
     for flush in flushes:
         by_shard.setdefault(flush.key, []).append(flush)
     for said in by_shard.values():
-        rows, marks, beats = ([one for one in said if getattr(one, name)] for name in ("parts", "markers", "heartbeat"))
-        is_of_iterations = all(is_of_digests(part.source) for flush in rows for part in flush.parts)
-        if (len(rows), len(beats)) == (1, 1) and len(marks) == len(said) - 2 <= 1 and is_of_iterations:
-            markers = marks[0].markers if marks else ()
-            yield replace(rows[0], markers=markers, heartbeat=beats[0].heartbeat)
-        else:
-            yield from said
+        yield from _iteration_in_one(said) or _calls_in_one(said)
+
+
+def _iteration_in_one(said: Sequence[Flush]) -> list[Flush]:
+    """Digests with their marks and a heartbeat, nothing where something else is said of the shard."""
+    rows, marks = ([one for one in said if getattr(one, name)] for name in ("parts", "markers"))
+    beats = [one for one in said if one.heartbeat is not None and not one.promises]
+    if (len(rows), len(beats)) != (1, 1) or len(marks) != len(said) - 2 or len(marks) > 1 or not _is_of_digests(rows):
+        return []
+    return [replace(rows[0], markers=marks[0].markers if marks else (), heartbeat=beats[0].heartbeat)]
+
+
+def _calls_in_one(said: Sequence[Flush]) -> list[Flush]:
+    """All that is said of the shard, the last calls with the first promises unless these are the last ones."""
+    at = {name: [number for number, one in enumerate(said) if getattr(one, name)] for name in ("parts", "promises")}
+    if not at["parts"] or not at["promises"]:
+        return list(said)
+    last, first = at["parts"][-1], at["promises"][0]
+    rows, promised = said[last], said[first]
+    # What closes is never dropped, and calls may be.
+    if last > first or _is_of_digests([rows]) or any(promise.closed for promise in promised.promises):
+        return list(said)
+    both = replace(rows, promises=promised.promises, heartbeat=promised.heartbeat)
+    return [*said[:last], *said[last + 1 : first], both, *said[first + 1 :]]
+
+
+def _is_of_digests(rows: Iterable[Flush]) -> bool:
+    return all(is_of_digests(part.source) for flush in rows for part in flush.parts)
 
 
 def _heartbeats(
@@ -186,7 +223,8 @@ def _heartbeats(
 def _outgoing_flush(flush: Flush, *, is_detail: bool = False) -> Outgoing:
     kind: Kind
     if flush.parts:
-        kind = "diagnostics" if is_detail else "calls" if flush.heartbeat is None else "iteration"
+        is_promised = bool(flush.promises) or flush.heartbeat is not None
+        kind = "diagnostics" if is_detail else "iteration" if is_promised else "calls"
     else:
         kind = _kind(flush.said[0]) if flush.said else "progress"
     calls = 0 if is_detail else sum(part.n_rows * max(len(part.represented), 1) for part in flush.parts)

@@ -33,8 +33,8 @@ class TimeGoesOn:
     ----------
     samples
         Of its processes, before its promises.
-    promises
-        How far its calls are told; in short with the calls themselves.
+    calls
+        What is told of calls, and how far that is.
     last_samples
         Those that say that the job has ended here, behind everything else.
     is_short
@@ -45,7 +45,7 @@ class TimeGoesOn:
     """
 
     samples: list[Outgoing]
-    promises: list[Outgoing]
+    calls: list[Outgoing]
     last_samples: list[Outgoing]
     is_short: bool
     speaks_of_processes: bool
@@ -70,14 +70,6 @@ class Speaker:
         self._in_full = SaidInFull()
         self._words = HostWords()
         self._n_refused = 0
-
-    def calls(
-        self, events: Sequence[HostCall], behind_ns: Mapping[int, int] | None = None, quiet_ns: int = 0
-    ) -> list[Outgoing]:
-        """What is said of calls (`outgoing_at_once`)."""
-        if self.form is MessageForm.APART:
-            return [outgoing(event) for event in events]
-        return outgoing_at_once(events, self._shards(), behind_ns, quiet_ns=quiet_ns)
 
     def kept_calls(self, events: Iterable[HostCall]) -> list[Outgoing]:
         """Calls behind digests, which nobody misses."""
@@ -121,7 +113,7 @@ class Speaker:
         held_ns: int,
         speaks_of_processes: bool,
     ) -> TimeGoesOn:
-        """What is said of processes and of how far calls are told.
+        """What is said of processes, of calls, and of how far these are told.
 
         Parameters
         ----------
@@ -143,12 +135,17 @@ class Speaker:
         said += self._words.in_full(sample for sample in samples if sample not in unchanged)
         behind_ns = {one.attempt: self._words.last_ns(one.attempt) for one in unchanged}
         if is_short:
-            promises = outgoing_iteration(settled, promised, self._shards(), quiet_ns=quiet_ns, behind_ns=behind_ns)
+            calls = outgoing_iteration(settled, promised, self._shards(), quiet_ns=quiet_ns, behind_ns=behind_ns)
         else:
-            promises = self.calls(promised, behind_ns, held_ns)
+            calls = self._calls([*settled, *promised], behind_ns, held_ns)
             self._in_full.note(promised)
         before, last = ([outgoing(one) for one in said if one.closed == is_last] for is_last in (False, True))
-        return TimeGoesOn(before, promises, last, is_short, speaks_of_processes=bool(behind_ns))
+        return TimeGoesOn(before, calls, last, is_short, speaks_of_processes=bool(behind_ns))
+
+    def _calls(self, events: Sequence[HostCall], behind_ns: Mapping[int, int], quiet_ns: int) -> list[Outgoing]:
+        if self.form is MessageForm.APART:
+            return [outgoing(event) for event in events]
+        return outgoing_at_once(events, self._shards(), behind_ns, quiet_ns=quiet_ns)
 
     def _seen(self, event: HostVitals | HostEvidence, own: AgentCost) -> Outgoing:
         """Hosts of a large job, which say little else, tell what their hardware is like beside their iterations."""

@@ -102,7 +102,7 @@ def test_the_rows_of_a_second_come_before_the_progress_that_covers_them(run: Age
     ring.marker(0, run.now_ns)
     run.step()
     kinds = [type(e) for e in run.receiver.events if isinstance(e, (CallBatch, Markers, Progress))]
-    assert kinds == [CallBatch, Markers, Progress]
+    assert kinds == [Markers, CallBatch, Progress]
 
 
 def test_a_row_that_comes_after_its_promise_is_sent_and_counted(run: AgentRun) -> None:

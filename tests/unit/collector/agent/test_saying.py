@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from collector.agent.outbox import Outbox
-from collector.agent.saying import outgoing_vitals
+from collector.agent.saying import in_one, outgoing_vitals
 from pacehound.model import codec
 from pacehound.model.calls import CallBatch
-from pacehound.model.events import HostVitals, Progress, Topology
-from pacehound.model.flushes import Flush
+from pacehound.model.events import OPTIMIZER_STEP, HostVitals, Markers, Progress, Topology
+from pacehound.model.flushes import CallPart, Flush, Heartbeat
 from pacehound.model.routing import Event
 from pacehound.model.shards import SHARD_KEY
 from tests.fakes.agent_run import AgentRun
 from tests.fakes.receiver import promises_hold
 
 
-def worked(run: AgentRun, seconds: int = 3) -> None:
-    """Two ranks on the world and on a group of their own each."""
+def worked(run: AgentRun, seconds: int = 3, away_after: int | None = None) -> None:
+    """Two ranks on the world and on a group of their own each; the receiver is away from a second on."""
     rings = [run.joined(0), run.joined(1)]
     for second in range(seconds):
+        run.receiver.is_away |= second == away_after
         for ring in rings:
             for number in range(20):
                 ring.done(20 * second + number, run.now_ns, run.now_ns)
@@ -44,6 +46,47 @@ def test_calls_of_all_ranks_travel_in_one_message_per_flush(tmp_path: Path) -> N
     assert {rank for flush in flushes for rank in flush.columns.get("rank", ())} == {0, 1}
     assert len(run.receiver.rows()) == 120
     assert promises_hold(run.receiver.events)
+
+
+def test_calls_and_the_promise_behind_them_are_one_record_and_what_closes_is_another(tmp_path: Path) -> None:
+    run = AgentRun(tmp_path / "together")
+    worked(run)
+    run.end()
+    run.deliver()
+    flushes = [event for event in raw(run) if isinstance(event, Flush)]
+    with_calls = [flush for flush in flushes if flush.parts]
+    assert len(with_calls) >= 3
+    assert all(flush.promises for flush in with_calls[:-1])
+    closing = [flush for flush in flushes if any(promise.closed for promise in flush.promises)]
+    assert closing
+    assert not any(flush.parts for flush in closing), "calls may be dropped, and what closes never is"
+
+
+def test_marks_stand_before_the_promise_that_calls_have_with_them() -> None:
+    said = Flush(job="j", attempt=0, host="h", shard=0)
+    calls = replace(said, parts=(CallPart(communicator="c", source="nccl", ordinal=0, sees=3, n_rows=0),))
+    of_whom = {"job": "j", "attempt": 0, "host": "h", "communicator": "c"}
+    marks = Markers(**of_whom, ranks=(0,), names=(OPTIMIZER_STEP,), steps=(3,), times_ns=(4,))
+    promise = Progress(**of_whom, time_ns=5, ranks=())
+    beat = Heartbeat(time_ns=5, communicators=(), quiet_ns=2)
+    told = [calls, replace(said, markers=(marks,)), replace(said, promises=(promise,), heartbeat=beat)]
+    assert list(in_one(told)) == [told[1], replace(calls, promises=(promise,), heartbeat=beat)]
+
+
+def test_calls_that_are_dropped_leave_no_promise_behind_them(tmp_path: Path) -> None:
+    """The next one would promise that all has been sent; a kill does not bring it back."""
+    run = AgentRun(tmp_path)
+    worked(run, 5, away_after=1)
+    n_waiting = len(run.outbox)
+    while not run.outbox.counts.dropped_calls:  # first what explains the rest makes room
+        run.outbox.make_room(run.outbox.max_bytes - run.outbox.held_bytes + 1)
+    assert len(run.outbox) < n_waiting
+    run.outbox.save([], run.outbox.state or b"", 0)
+    run.kill()
+    left = [event for message in run.outbox.take(1 << 30)[1] for event in codec.decode(message)]
+    flushes = [one for one in left if isinstance(one, Flush)]
+    assert any(one.parts for one in flushes)
+    assert not any(one.promises or one.heartbeat for one in flushes)
 
 
 def test_what_hardware_is_like_makes_room_before_calls_do_and_costs_none_of_them() -> None:
