@@ -20,7 +20,7 @@ from pacehound.model.arrow_body import read_arrow, write_arrow
 from pacehound.model.believed import MAX_NAME_CHARS, MAX_TEXT_BYTES, check_texts
 from pacehound.model.calls import CALL_SCHEMA, CallBatch, Sees
 from pacehound.model.columns import numbers, values_of
-from pacehound.model.conclusions import Conclusions, ConclusionsHead, read_conclusions, rounds_table
+from pacehound.model.conclusions import Conclusions, ConclusionsHead, read_conclusions, rounds_table, time_with
 from pacehound.model.conclusions import head_of as head_of_conclusions
 from pacehound.model.events import MAX_WORLD_RANKS
 from pacehound.model.evidence import read_json
@@ -168,9 +168,9 @@ def _read_flush(resource: Attributes, attributes: Attributes, body: bytes) -> Fl
 
 def _write_conclusions(conclusions: Conclusions, record: LogRecord) -> None:
     record.event_name = CONCLUSIONS_EVENT
-    record.time_unix_nano = max(conclusions.time_ns, 0)
     record.attributes.add(key=_HEAD).value.bytes_value = msgspec.json.encode(head_of_conclusions(conclusions))
     table = rounds_table(conclusions)
+    record.time_unix_nano = max(time_with(conclusions, table), 0)
     record.body.bytes_value = b"" if table is None else write_arrow(table)
 
 

@@ -230,6 +230,15 @@ def rounds_table(conclusions: Conclusions) -> pa.RecordBatch | None:
     return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
 
+def time_with(conclusions: Conclusions, table: pa.RecordBatch | None) -> int:
+    """`Conclusions.time_ns` where the rounds are a table already: of thousands of blocks each by itself takes long."""
+    ends_ns = values_of(table.column("end_ns").values) if table is not None else np.zeros(0, np.int64)
+    if not len(ends_ns) or ends_ns.min() <= 0:
+        return conclusions.time_ns
+    others = (one.time_ns for one in conclusions.said if not isinstance(one, (Watermark, Rounds, DigestedPairs)))
+    return max(int(ends_ns.max()), *others, 0)
+
+
 def read_conclusions(head: ConclusionsHead, table: pa.RecordBatch | None, *, job: str, attempt: int) -> Conclusions:
     """Conclusions as they came.
 

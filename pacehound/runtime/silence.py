@@ -88,6 +88,7 @@ class Silence:
         self._ticked_s: dict[str, float] = {}
         self._least_lag_s: dict[tuple[str, str], float] = {}  # by job and host
         self._behind_until_s: dict[str, float] = {}
+        self._forgotten_s = started_s
 
     def heard(
         self, stream: str, job: str, host: str, *, lag_s: float | None, now_s: float, quiet_s: float | None = 0.0
@@ -109,8 +110,12 @@ class Silence:
             self._behind_until_s[job] = now_s + self._silent_after_s
 
     def due(self, streams: Mapping[str, OpenStream], now_s: float) -> list[str]:
-        """Those of the open `streams` that get a tick now, in order; streams that are gone are forgotten."""
-        self._forget_all_but(streams, now_s)
+        """Those of the open `streams` that get a tick now, in order; streams that are gone are forgotten in time."""
+        for job in [job for job, until_s in list(self._behind_until_s.items()) if now_s >= until_s]:
+            self._behind_until_s.pop(job, None)
+        if now_s - self._forgotten_s >= self._silent_after_s:  # of thousands of hosts it takes a while
+            self._forget_all_but(streams, now_s)
+            self._forgotten_s = now_s
         if now_s < self._not_before_s:
             return []
         found = []
@@ -154,8 +159,6 @@ class Silence:
         hosts = {host for _, host in list(self._heard_s)}
         for pair in [pair for pair in list(self._least_lag_s) if pair[0] not in jobs and pair[1] not in hosts]:
             self._least_lag_s.pop(pair, None)
-        for job in [job for job, until_s in list(self._behind_until_s.items()) if now_s >= until_s]:
-            self._behind_until_s.pop(job, None)
 
     def _is_old(self, at_s: float, now_s: float) -> bool:
         return now_s - at_s > self._silent_after_s

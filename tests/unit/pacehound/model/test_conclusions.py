@@ -18,9 +18,9 @@ from pacehound.errors import InvalidEvent, MalformedMessage
 from pacehound.model import codec
 from pacehound.model.calls import OPS
 from pacehound.model.columns import numbers
-from pacehound.model.conclusions import Conclusions, head_of, read_conclusions, rounds_table
+from pacehound.model.conclusions import Conclusions, head_of, read_conclusions, rounds_table, time_with
 from pacehound.model.digested_pairs import DigestedPairs
-from pacehound.model.events import MAX_WORLD_RANKS, HostVitals
+from pacehound.model.events import MAX_WORLD_RANKS, HostVitals, Watermark
 from pacehound.model.rounds import Rounds
 from tests.fakes.examples import examples
 from tests.fakes.made_pairs import drawn_pairs
@@ -44,6 +44,18 @@ def test_all_columns_come_as_they_were_and_in_their_order(said: Conclusions) -> 
     assert len(read.said) == len(said.said)
     assert all(map(are_equal, read.said, said.said))
     assert read.identity() == said.identity()
+
+
+@given(conclusions())
+def test_their_time_is_the_same_with_the_table_of_their_rounds(said: Conclusions) -> None:
+    assert time_with(said, rounds_table(said)) == said.time_ns
+
+
+def test_the_time_of_rounds_that_have_all_ended_is_that_of_the_last_end() -> None:
+    ended = dataclasses.replace(pairs(), end_ns=pairs().arrival_ns + 7, job="j", attempt=0)
+    said = Conclusions(job="j", attempt=0, said=(ended, Watermark(job="j", attempt=0, time_ns=1 << 60, stream="c")))
+    assert ended.arrival_ns.min() >= 0
+    assert time_with(said, rounds_table(said)) == said.time_ns == int(ended.end_ns.max())
 
 
 @given(st.lists(digested_pairs(), min_size=1, max_size=3), st.data())
