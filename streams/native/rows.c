@@ -337,3 +337,18 @@ API int64_t grid_drop_head(const struct grid *grid, int64_t n_lines)
     }
     return head;
 }
+
+/* Copy the lines out that are complete and not closed, close them, and drop what is closed at the head; `lines` and
+ * `rounds` have room for all of them. Returns how many they are, and writes how many lines were dropped. */
+API int64_t grid_close_complete(const struct grid *grid, int64_t n_lines, int64_t base, int64_t *lines,
+                                const struct rounds *rounds, bool *differ, int64_t *head)
+{
+    int64_t n = grid_complete(grid, n_lines, lines);
+    *differ = false;
+    *head = 0;
+    if (!n)
+        return 0;
+    grid_take(grid, lines, n, base, rounds, differ);
+    *head = grid_drop_head(grid, n_lines);
+    return n;
+}

@@ -15,7 +15,7 @@ from streams.rounds.room import from_snapshot
 from streams.rounds.row_loops import (
     GridInC,
     SomeRows,
-    complete_lines,
+    close_complete,
     drop_head,
     grid_in_c,
     overdue_lines,
@@ -255,13 +255,18 @@ class RoundGrid:
 
     def close_complete(self) -> ClosedRounds | None:
         """Take out every round that all members have reported."""
-        if not self._has_new_rows:
+        if not self._has_new_rows or self._base is None:
             return None
         self._has_new_rows = False
-        closed = self._close(complete_lines(self._in_c, self._length))
-        if closed is not None:
-            self._drop_closed_head()
-        return closed
+        closed = close_complete(
+            self._in_c, self._length, self._base, self.n_ranks, has_transfers=self._extras is not None
+        )
+        if closed is None:
+            return None
+        n_dropped, differ, columns = closed
+        self._base += n_dropped
+        self._length -= n_dropped
+        return ClosedRounds(is_uniform=not differ, **columns)
 
     @property
     def has_open(self) -> bool:

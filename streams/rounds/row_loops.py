@@ -213,15 +213,6 @@ def put_rows(
     return n_late.value, n_twice.value
 
 
-def complete_lines(grid: GridInC, n_lines: int) -> Int64Array:
-    """Which of the first lines are complete and not closed, ascending."""
-    lines = np.empty(n_lines, np.int64)
-    find = native_loops.loaded().grid_complete
-    find.restype = _COUNT
-    found: Int64Array = lines[: find(ctypes.byref(grid), _COUNT(n_lines), address(lines))]
-    return found
-
-
 def overdue_lines(
     grid: GridInC,
     n_lines: int,
@@ -284,40 +275,83 @@ def take_lines(
     `algorithm` of each line.
 
     """
-    n, cells = len(lines), len(lines) * width
-    # One piece of memory for all of them: it is dearer to find out where an array lies than to make it.
-    n_cells = 6 if has_transfers else 4
-    memory = np.empty(2 * n + n_cells * cells + 2 * (n // 8 + 1), np.int64)
-    of_places = memory[2 * n : 2 * n + n_cells * cells].reshape(n_cells, n, width)
-    of_bytes = memory[2 * n + n_cells * cells :].view(np.int8)
-    columns: dict[str, npt.NDArray[Any]] = {
-        "seq": memory[:n],
-        "op": of_bytes[:n],
-        "size_bytes": memory[n : 2 * n],
-        "arrival_ns": of_places[0],
-        "start_ns": of_places[1],
-        "end_ns": of_places[2],
-        "signature": of_places[3],
-    }
-    first = pointer(memory)
-    places, flags = first + 16 * n, first + 16 * n + 8 * n_cells * cells
-    where = [first, flags, first + 8 * n, *(places + 8 * cells * number for number in range(4))]
-    if has_transfers:
-        columns |= {name: of_places[at].view(np.float64) for name, at in (("send_rate", 4), ("recv_rate", 5))}
-        columns["algorithm"] = of_bytes[n : 2 * n]
-        where += [places + 8 * cells * 4, places + 8 * cells * 5, flags + n]
+    n = len(lines)
+    memory, where = _room(n, width, has_transfers=has_transfers)
     differ = ctypes.c_bool(False)
     take = native_loops.loaded().grid_take
     take.restype = _COUNT
     n_missing: int = take(
         ctypes.byref(grid),
         address(lines, _INT64),
-        _COUNT(len(lines)),
+        _COUNT(n),
         _COUNT(base),
-        ctypes.byref(_RoundsInC(*where)),
+        ctypes.byref(where),
         ctypes.byref(differ),
     )
-    return n_missing, differ.value, columns
+    return n_missing, differ.value, _columns(memory, n, n, width, has_transfers=has_transfers)
+
+
+def close_complete(
+    grid: GridInC, n_lines: int, base: int, width: int, *, has_transfers: bool
+) -> tuple[int, bool, dict[str, npt.NDArray[Any]]] | None:
+    """Take the complete lines out of the first `n_lines`, as `take_lines` does, and drop the closed ones at the head.
+
+    How many were dropped, whether two signatures of one line differ, and the columns; `None` where no line is complete.
+    """
+    memory, where = _room(n_lines, width, has_transfers=has_transfers)
+    lines, differ, head = np.empty(n_lines, np.int64), ctypes.c_bool(False), _COUNT(0)
+    close = native_loops.loaded().grid_close_complete
+    close.restype = _COUNT
+    n: int = close(
+        ctypes.byref(grid),
+        _COUNT(n_lines),
+        _COUNT(base),
+        address(lines),
+        ctypes.byref(where),
+        ctypes.byref(differ),
+        ctypes.byref(head),
+    )
+    if not n:
+        return None
+    return head.value, differ.value, _columns(memory, n_lines, n, width, has_transfers=has_transfers)
+
+
+def _room(n_lines: int, width: int, *, has_transfers: bool) -> tuple[Int64Array, _RoundsInC]:
+    """For lines of a grid, and where their columns lie in it (`_columns`).
+
+    One piece of memory for all of them: it is dearer to find out where an array lies than to make it.
+    """
+    cells, n_cells = n_lines * width, 6 if has_transfers else 4
+    memory = np.empty(2 * n_lines + n_cells * cells + 2 * (n_lines // 8 + 1), np.int64)
+    first = pointer(memory)
+    places = first + 16 * n_lines
+    flags = places + 8 * n_cells * cells
+    where = [first, flags, first + 8 * n_lines, *(places + 8 * cells * number for number in range(4))]
+    if has_transfers:
+        where += [places + 8 * cells * 4, places + 8 * cells * 5, flags + n_lines]
+    return memory, _RoundsInC(*where)
+
+
+def _columns(
+    memory: Int64Array, n_lines: int, n: int, width: int, *, has_transfers: bool
+) -> dict[str, npt.NDArray[Any]]:
+    """Of the room for `n_lines` the columns of the first `n`."""
+    cells, n_cells = n_lines * width, 6 if has_transfers else 4
+    of_places = memory[2 * n_lines : 2 * n_lines + n_cells * cells].reshape(n_cells, n_lines, width)[:, :n]
+    of_bytes = memory[2 * n_lines + n_cells * cells :].view(np.int8)
+    columns: dict[str, npt.NDArray[Any]] = {
+        "seq": memory[:n],
+        "op": of_bytes[:n],
+        "size_bytes": memory[n_lines : n_lines + n],
+        "arrival_ns": of_places[0],
+        "start_ns": of_places[1],
+        "end_ns": of_places[2],
+        "signature": of_places[3],
+    }
+    if has_transfers:
+        columns |= {name: of_places[at].view(np.float64) for name, at in (("send_rate", 4), ("recv_rate", 5))}
+        columns["algorithm"] = of_bytes[n_lines : n_lines + n]
+    return columns
 
 
 def drop_head(grid: GridInC, n_lines: int) -> int:
