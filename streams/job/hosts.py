@@ -34,8 +34,10 @@ class JobHosts:
         self.closed: dict[str, str] = {}
         self._last_report_ns: dict[str, int] = {}
         self._patience: dict[str, Patience] = {}  # of hosts that are silent
+        # Where there are any: calls that were lost, by host and communicator, and rounds that nobody has told of, by
+        # communicator.
         self._dropped: dict[tuple[str, str], int] = {}
-        self._skipped: dict[str, int] = {}  # by communicator, rounds that nobody has told of
+        self._skipped: dict[str, int] = {}
         self._paused: set[int] = set()  # ranks in a checkpoint or an evaluation now
 
     @property
@@ -80,8 +82,14 @@ class JobHosts:
     def on_progress(self, progress: Progress) -> None:
         """A host has reported, and what it has lost."""
         self._note_report(progress.host, progress.time_ns)
-        self._dropped[progress.host, progress.communicator] = progress.dropped_total
-        self._skipped[progress.communicator] = progress.skipped_rounds
+        if progress.dropped_total:
+            self._dropped[progress.host, progress.communicator] = progress.dropped_total
+        elif self._dropped:
+            self._dropped.pop((progress.host, progress.communicator), None)
+        if progress.skipped_rounds:
+            self._skipped[progress.communicator] = progress.skipped_rounds
+        elif self._skipped:
+            self._skipped.pop(progress.communicator, None)
 
     def on_sample(self, sample: HostSample) -> None:
         """A host has reported, and whether the job has ended there."""
@@ -99,7 +107,9 @@ class JobHosts:
 
     def _note_report(self, host: str, time_ns: int) -> None:
         # Heartbeats are heard of when they come, and everything else when the job's time has come to it.
-        self._last_report_ns[host] = max(self._last_report_ns.get(host, time_ns), time_ns)
+        last_report_ns = self._last_report_ns.get(host)
+        if last_report_ns is None or last_report_ns < time_ns:
+            self._last_report_ns[host] = time_ns
 
     def silent_since_ns(self, now_ns: int) -> dict[str, int]:
         """Hosts that have not been heard of for longer than is usual, with their last word."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pacehound.model.events import HostSample, Watermark
+from pacehound.model.events import HostSample, Progress, Watermark
 from pacehound.model.routing import host_stream
 from pacehound.settings import Settings
 from streams.job.hosts import JobHosts
@@ -47,3 +47,31 @@ def test_a_heartbeat_lets_a_jobs_time_go_on_and_a_sample_that_comes_later_counts
     assert operator.on_host(sample(10)) == []
     operator.on_stage_one(Watermark(job="j", attempt=0, time_ns=5 * S, stream=host_stream("j", "nobody knows")))
     assert operator._merge.watermark_ns == 20 * S
+
+
+def test_what_a_host_says_last_of_what_it_has_lost_counts() -> None:
+    hosts = JobHosts(LATENESS_NS)
+
+    def unseen(host: str, dropped: int, skipped: int) -> tuple[str, ...]:
+        hosts.on_progress(
+            Progress(
+                job="j",
+                attempt=0,
+                time_ns=S,
+                host=host,
+                communicator="world",
+                ranks=(),
+                dropped_total=dropped,
+                skipped_rounds=skipped,
+            )
+        )
+        return hosts.unseen({}, {})
+
+    rounds = "{} rounds of world were told of by nobody; it was begun anew behind them"
+    assert unseen("a", 0, 0) == ()
+    assert unseen("a", 3, 2) == ("3 calls were lost before they could be read", rounds.format(2))
+    assert unseen("b", 4, 5) == ("7 calls were lost before they could be read", rounds.format(5))
+    assert unseen("a", 0, 5) == ("4 calls were lost before they could be read", rounds.format(5))
+    assert unseen("b", 0, 0) == ()
+    hosts._skipped["world"] = 0  # states of before have it
+    assert hosts.unseen({}, {}) == ()
