@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +36,7 @@ from streams.hang.finding_notes import case_notes, drain_proposal
 from streams.hang.host_reports import HostReports
 from streams.hang.mismatch import mismatch
 from streams.hang.observations import HangObservations, RootCause
+from streams.hang.rank_moves import RankMoves
 from streams.hang.rank_progress import ProgressTable
 from streams.hang.root_cause import root_cause
 from streams.hang.thresholds import (
@@ -91,8 +93,7 @@ class HangWatch(Watch):
         self._settings = settings
         self._timeout_s: float | None = None
         self._table = ProgressTable()
-        self._counters = np.zeros(0, np.int64)  # by rank: how often it has moved, and when it last did
-        self._advanced_ns = np.zeros(0, np.int64)
+        self._moves = RankMoves()
         self._mismatches: dict[str, dict[int, SignatureMismatch]] = {}
         self._survived_s = 0.0
         self._world = ""
@@ -101,6 +102,17 @@ class HangWatch(Watch):
         self._standstill: _Standstill | None = None
         self.host_reports = HostReports()
         self._checkpoint_ns: int | None = None  # when the last one ended
+
+    def __getstate__(self) -> dict[str, Any]:
+        """With the columns of the moves instead of them."""
+        state = {name: value for name, value in self.__dict__.items() if name != "_moves"}
+        return state | {"_counters": self._moves.counters, "_advanced_ns": self._moves.advanced_ns}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Columns of moves that do not fit together are refused (`ValueError`)."""
+        columns = ("_counters", "_advanced_ns")
+        self.__dict__.update({name: value for name, value in state.items() if name not in columns})
+        self._moves = RankMoves(*(state[name] for name in columns))
 
     @property
     def is_hung(self) -> bool:
@@ -133,29 +145,23 @@ class HangWatch(Watch):
             return
         of_blocks = np.fromiter(chain.from_iterable(block.ranks * len(block) for block in digests), np.int64)
         ranks = np.concatenate([of_blocks, *(pairs.ranks.reshape(-1) for pairs in arrived.pairs)])
-        self._reserve(int(ranks.max()))
-        advanced_ns = self._advanced_ns.copy()
         ends_ns = [*(block.end_ns for block in digests), *(pairs.end_ns for pairs in arrived.pairs)]
-        np.maximum.at(advanced_ns, ranks, joined(ends_ns, np.int64))
-        moved = np.flatnonzero(advanced_ns > self._advanced_ns)
-        self._advanced_ns = advanced_ns
-        self._counters[moved] += 1
-        self.host_reports.forget_stacks(moved.tolist())
+        self.host_reports.forget_stacks(self._moves.have_moved_by(ranks, joined(ends_ns, np.int64)))
 
     def hear(self, event: Heard, step: int | None) -> list[Finding]:
         """How far ranks are, what their hosts say of them, and where they have met with different calls."""
         match event:
-            case Topology():
-                self._on_topology(event)
             case Progress():
                 return self._on_progress(event, step)
+            case Topology():
+                self._on_topology(event)
             case HostSample():
                 self.host_reports.on_sample(event)
             case HostVitals():
                 self.host_reports.on_vitals(event)
             case HostEvidence():
                 time_ns = event.time_ns
-                self.host_reports.on_evidence(event, lambda rank: self._has_moved_since(rank, time_ns))
+                self.host_reports.on_evidence(event, lambda rank: self._moves.is_later(rank, time_ns))
             case SignatureMismatch():
                 self._on_mismatch(event)
             case Markers():
@@ -193,20 +199,18 @@ class HangWatch(Watch):
 
     def _on_progress(self, progress: Progress, step: int | None) -> list[Finding]:
         """How far the ranks of one host are on one communicator; a hang ends when somebody who waited moves on."""
-        self.host_reports.dropped[progress.host] = max(
-            self.host_reports.dropped.get(progress.host, 0), progress.dropped_total
-        )
-        self._has_closed |= progress.closed and progress.communicator == self._world
+        self.host_reports.on_dropped(progress.host, progress.dropped_total)
+        if progress.closed and progress.communicator == self._world:
+            self._has_closed = True
         moved = self._table.on_progress(progress)
-        if moved:
-            self._reserve(max(moved))
-            self._counters[moved] += 1
-            self._advanced_ns[moved] = progress.time_ns
-            self.host_reports.forget_stacks(moved)
-        hang = self._hang
-        if hang is None or progress.closed or not moved:
+        if not moved:
             return []
-        went_on = tuple(np.array(hang.ranks)[self._counters[list(hang.ranks)] > hang.counters].tolist())
+        self._moves.have_moved(moved, progress.time_ns)
+        self.host_reports.forget_stacks(moved)
+        hang = self._hang
+        if hang is None or progress.closed:
+            return []
+        went_on = tuple(np.array(hang.ranks)[self._moves.counters[list(hang.ranks)] > hang.counters].tolist())
         if not went_on:
             return []
         self._hang = None
@@ -216,9 +220,6 @@ class HangWatch(Watch):
         if hang.finding.verdict == "unknown":
             self._survived_s = max(self._survived_s, lasted_s)
         return [hang.finding.next_version(MovedOn(ranks=went_on, after_s=lasted_s), relief=relief)]
-
-    def _has_moved_since(self, rank: int, time_ns: int) -> bool:
-        return rank < len(self._advanced_ns) and int(self._advanced_ns[rank]) > time_ns
 
     def on_tick(self, moment: Moment) -> list[Said]:
         """Look at the open calls.
@@ -246,8 +247,8 @@ class HangWatch(Watch):
         n_exited = len(self.host_reports.exited(None))
         if 2 * n_exited > len(self.host_reports.processes) or moment.is_host_late:
             return []  # a job that is being ended has nobody left to wait for
-        has_moved = self._advanced_ns > 0
-        quiet = bool(has_moved.any()) and max(int(self._advanced_ns.max()), finished_ns) <= before_ns
+        has_moved = self._moves.advanced_ns > 0
+        quiet = bool(has_moved.any()) and max(int(self._moves.advanced_ns.max()), finished_ns) <= before_ns
         # Somebody has to have said of late that it stands.
         quiet &= int(self._table.column("reported_ns").max(initial=0)) >= now_ns - CURRENT_NS
         is_leaving = n_exited > 0 or self._has_closed
@@ -258,7 +259,7 @@ class HangWatch(Watch):
         graph = self._graph()
         found = self._root_cause(graph, iterations(), frozen_ns=None)
         finding = self._finding(found, graph, now_ns, step, moment.unseen())
-        self._hang = _Hang(finding, found, ranks, self._counters[list(ranks)])
+        self._hang = _Hang(finding, found, ranks, self._moves.counters[list(ranks)])
         return [finding]
 
     def standstill(self) -> RootCause | None:
@@ -270,7 +271,7 @@ class HangWatch(Watch):
         known = self._standstill
         if known is None:
             return None
-        moved = np.array(known.ranks)[self._counters[known.ranks] > known.counters]
+        moved = np.array(known.ranks)[self._moves.counters[known.ranks] > known.counters]
         # Whose call has timed out gives it up: that is no progress.
         return known.found if set(moved.tolist()) <= set(self.host_reports.exited(None)) else None
 
@@ -307,12 +308,12 @@ class HangWatch(Watch):
         if not graph:
             return ()
         standing = np.array(graph.standing)
-        self._reserve(int(standing.max()))
-        reported_ns = np.zeros(len(self._counters), np.int64)
+        self._moves.reserve(int(standing.max()))
+        reported_ns = np.zeros(len(self._moves.counters), np.int64)
         ranks = self._table.column("rank")
         is_known = ranks < len(reported_ns)
         np.maximum.at(reported_ns, ranks[is_known], self._table.column("reported_ns")[is_known])
-        goes_on = graph.leads_to(self._advanced_ns > before_ns)[standing]
+        goes_on = graph.leads_to(self._moves.advanced_ns > before_ns)[standing]
         return tuple(standing[~goes_on & (reported_ns[standing] >= since_ns)].tolist())
 
     def _note_standstill(self, now_ns: int, for_s: float, since_ns: int, iterations: _AskIterations) -> None:
@@ -320,7 +321,7 @@ class HangWatch(Watch):
             return  # evidence freezes at the first exit
         known = self._standstill
         if known is not None:
-            moved = self._counters[known.ranks] > known.counters
+            moved = self._moves.counters[known.ranks] > known.counters
             if moved.any() and not moved.all():
                 return  # who left a call in which its peers still stand has given it up, and is about to leave
             if moved.all():
@@ -334,16 +335,10 @@ class HangWatch(Watch):
         self._standstill = None
         if stuck:
             found = self._root_cause(self._graph(), iterations(), frozen_ns=None)
-            self._standstill = _Standstill(found, list(stuck), self._counters[list(stuck)])
+            self._standstill = _Standstill(found, list(stuck), self._moves.counters[list(stuck)])
 
     def _graph(self, open_for_ns: int = 0) -> WaitGraph:
         return wait_graph(self._table, open_for_ns, unheard=self.host_reports.unheard())
-
-    def _reserve(self, rank: int) -> None:
-        missing = rank + 1 - len(self._counters)
-        if missing > 0:
-            self._counters = np.concatenate([self._counters, np.zeros(missing, np.int64)])
-            self._advanced_ns = np.concatenate([self._advanced_ns, np.zeros(missing, np.int64)])
 
     def _look_again(self, now_ns: int, unseen: tuple[str, ...], iterations: _AskIterations) -> list[Finding]:
         hang = self._hang
@@ -384,7 +379,7 @@ class HangWatch(Watch):
     ) -> Finding:
         oldest = graph.oldest()
         if oldest is None:
-            onset_ns, identity = int(self._advanced_ns.max(initial=0)) or now_ns, ("", -1)
+            onset_ns, identity = int(self._moves.advanced_ns.max(initial=0)) or now_ns, ("", -1)
             why: Evidence = NoCalls(for_s=(now_ns - onset_ns) / 1e9)
         else:
             onset_ns = oldest.since_ns

@@ -31,6 +31,11 @@ class HostReports:
     _halted: dict[int, str] = field(default_factory=dict)
     _first_ecc: dict[str, int] = field(default_factory=dict)
 
+    def on_dropped(self, host: str, n_calls: int) -> None:
+        """So many calls of a host were lost before they could be read, as it now says."""
+        if n_calls > self.dropped.setdefault(host, 0):
+            self.dropped[host] = n_calls
+
     def on_sample(self, sample: HostSample) -> None:
         """The processes of a host."""
         for process in sample.processes:

@@ -98,6 +98,20 @@ def _signature(op: str, count: int, dtype: str, redop: str, peer: int, algorithm
     )
 
 
+def packed_signature_of(call: OpenCall) -> int:
+    """The number of the signature of a call.
+
+    >>> unpacked(packed_signature_of(OpenCall(seq=0, op="all_to_all", count=77, dtype="int8", launch_ns=0)))
+    CallSignature(op='all_to_all', count=-1, dtype='', redop='', root=-1, algorithm='', protocol='')
+    """
+    return _packed(call.op, call.count, call.dtype, call.redop, call.peer, call.algorithm, call.protocol)
+
+
+@lru_cache(KNOWN_SIGNATURES)
+def _packed(op: str, count: int, dtype: str, redop: str, peer: int, algorithm: str, protocol: str) -> int:
+    return packed(_signature(op, count, dtype, redop, peer, algorithm, protocol))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disagreement:
     """Ranks that met in one round with different calls, by what they called; the largest side first."""

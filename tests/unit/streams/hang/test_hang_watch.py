@@ -126,11 +126,11 @@ def test_digests_of_pairs_move_their_ranks_as_rounds_of_each_pair_do(seed: int) 
         collectives = digests((turn + 1) * S).blocks
         at_once.on_rounds(RoundTable([*collectives, pairs]))
         apart.on_rounds(RoundTable([*collectives, *pairs.by_pair()]))
-        assert at_once._advanced_ns.tolist() == apart._advanced_ns.tolist()
-        assert at_once._counters.tolist() == apart._counters.tolist()
-    assert at_once._counters.max() > 1
+        assert at_once._moves.advanced_ns.tolist() == apart._moves.advanced_ns.tolist()
+        assert at_once._moves.counters.tolist() == apart._moves.counters.tolist()
+    assert at_once._moves.counters.max() > 1
     at_once.on_rounds(RoundTable([drawn_pairs(rng, 0)]))
-    assert at_once._counters.tolist() == apart._counters.tolist()
+    assert at_once._moves.counters.tolist() == apart._moves.counters.tolist()
 
 
 @pytest.mark.parametrize(("recurring_s", "is_hung"), [(0.0, False), (0.05, True), (0.5, False)])

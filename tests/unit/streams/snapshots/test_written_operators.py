@@ -126,7 +126,7 @@ def test_a_progress_table_finds_again_what_follows_from_its_sequences(seed: int)
             again.on_topology(announced)
         again = written_and_read(again)
         assert again.on_progress(progress) == table.on_progress(progress)
-        for name in ("sequences", "_collective", "_pair", "_slot", "_open", "_early", "_length"):
+        for name in ("sequences", "_collective", "_pair", "_open", "_early", "_length"):
             assert getattr(again, name) == getattr(table, name), name
         paired = {key: slots for key, slots in table._paired.items() if slots}
         assert {key: slots for key, slots in again._paired.items() if slots} == paired
@@ -153,6 +153,8 @@ def test_a_progress_table_that_contradicts_its_sequences_is_refused() -> None:
     for wrong in (np.array([4]), np.array([-1]), np.array([0.0]), np.array([[0]])):
         with pytest.raises(ValueError, match="pairs in others"):
             changed(_paired=wrong)
+    with pytest.raises(ValueError, match="slot 1 of a progress table is in no pair of a member"):
+        changed(_paired=np.array([1]))
     with pytest.raises(ValueError, match="begins at 2, not at 0"):
         changed(sequences=sequences[::-1])
     with pytest.raises(ValueError, match="not those of its sequences"):
