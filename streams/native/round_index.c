@@ -4,24 +4,30 @@
  * may be anything.
  */
 
-#include "loops.h"
+#include "ordering.h"
+
+#include <stdlib.h>
+
+enum { NO_BLOCKS = -1, NO_MEMORY = -2 };
 
 /* A block has `lengths[b]` rounds, each with a cell for each of its `widths[b]` members; what is said of each round,
- * each member and each cell lies one behind the other, block by block. */
+ * each member and each cell lies one behind the other, block by block. `place` is that of each member among
+ * `ranks`, which ascend. */
 struct blocks {
-    int64_t n_blocks, n_rounds, n_members, n_cells, n_ops;
+    int64_t n_blocks, n_rounds, n_members, n_cells, n_ops, n_ranks;
     const int64_t *lengths, *widths, *key;
     const bool *is_pair, *sees_transfer, *is_uncertain;
-    const int64_t *members, *offset_ns;
+    const int64_t *members, *place, *offset_ns, *ranks;
     const int8_t *op;
     const int64_t *arrival, *start, *end;
     const bool *all_wait; /* by operation */
 };
 
-/* What is found: of each round; of each cell that has a start and an end; of each that is lost. */
+/* What is found: of each round; of each cell that has a start and an end, by rank, start and end; of each that is
+ * lost. */
 struct arranged {
     int64_t *round_key, *last_rank, *last_start, *transfer, *anchor_rank, *anchor;
-    int64_t *rank, *entry_start, *entry_end, *round, *entry_key;
+    int64_t *rank, *entry_start, *entry_end, *round;
     bool *is_send;
     int64_t *lost_rank, *lost_round, *lost_start, *lost_end;
     int64_t n_entries, n_lost;
@@ -45,7 +51,7 @@ static bool adds_up(const struct blocks *of)
 /* One round of a block: its cells, its members and how far their clocks are ahead. */
 struct round {
     int64_t n;
-    const int64_t *members, *offset_ns, *arrival, *start, *end;
+    const int64_t *members, *place, *offset_ns, *arrival, *start, *end;
 };
 
 static inline int64_t begun(const struct round *r, int64_t i)
@@ -86,18 +92,83 @@ static int64_t last_starter(const struct round *r, bool is_pair, bool needs_no_c
     return last;
 }
 
-/* Fill `into`. Returns 0, or -1 where the blocks do not add up or there is no such operation. */
-API int index_arrange(const struct blocks *of, struct arranged *into)
+/* The entries of each rank: they begin at `begins[place]`, and `ends[place]` is behind the last one that is there. */
+struct of_ranks {
+    int64_t n_ranks, most; /* the largest number that one of them may have */
+    int64_t *begins, *ends;
+};
+
+/* Room for as many entries as each rank has cells. Returns whether there is memory. */
+static bool make_room(const struct blocks *of, struct of_ranks *room)
 {
-    if (!adds_up(of))
-        return -1;
-    int64_t number = 0, n_entries = 0, n_lost = 0;
-    struct round r = {0, of->members, of->offset_ns, of->arrival, of->start, of->end};
+    room->begins = calloc(2 * (size_t)of->n_ranks + 1, sizeof *room->begins);
+    if (!room->begins)
+        return false;
+    room->n_ranks = of->n_ranks;
+    room->ends = room->begins + of->n_ranks;
+    room->most = 0;
+    const int64_t *place = of->place;
+    for (int64_t b = 0; b < of->n_blocks; place += of->widths[b++])
+        for (int64_t i = 0; of->sees_transfer[b] && i < of->widths[b]; i++)
+            room->ends[place[i]] += of->lengths[b];
+    for (int64_t at = 0, begin = 0; at < of->n_ranks; at++) {
+        int64_t n = room->ends[at];
+        room->most = larger_of(room->most, n);
+        room->begins[at] = room->ends[at] = begin;
+        begin += n;
+    }
+    return true;
+}
+
+static void put_entry(struct arranged *into, int64_t at, int64_t start, int64_t end, int64_t round, bool is_send)
+{
+    into->entry_start[at] = start;
+    into->entry_end[at] = end;
+    into->round[at] = round;
+    into->is_send[at] = is_send;
+}
+
+/* Put the entries of each rank into order, one rank behind the other: a rank's are few, and stay in a processor's cache.
+ * They lie in order of rounds until then. Returns whether there is memory. */
+static bool put_in_order(const struct of_ranks *room, const int64_t *ranks, struct arranged *into)
+{
+    size_t most = (size_t)room->most;
+    struct entry *entries = malloc(2 * sizeof *entries * most);
+    int64_t *rounds = malloc(sizeof *rounds * most);
+    bool *are_sends = malloc(sizeof *are_sends * most);
+    bool has_memory = !most || (entries && rounds && are_sends);
+    into->n_entries = 0;
+    for (int64_t one = 0; has_memory && one < room->n_ranks; one++) {
+        int64_t begin = room->begins[one], n = room->ends[one] - begin, to = into->n_entries;
+        for (int64_t i = 0; i < n; i++)
+            entries[i] = (struct entry){into->entry_start[begin + i], into->entry_end[begin + i], i};
+        memcpy(rounds, into->round + begin, sizeof *rounds * (size_t)n);
+        memcpy(are_sends, into->is_send + begin, sizeof *are_sends * (size_t)n);
+        const struct entry *in_order = sorted(entries, entries + most, n);
+        for (int64_t i = 0; i < n; i++, to++) {
+            const struct entry *entry = &in_order[i];
+            put_entry(into, to, entry->time, entry->then, rounds[entry->place], are_sends[entry->place]);
+            into->rank[to] = ranks[one];
+        }
+        into->n_entries = to;
+    }
+    free(entries);
+    free(rounds);
+    free(are_sends);
+    return has_memory;
+}
+
+/* What is found of each round, and of each of its cells, these in order of rounds. Returns whether all operations are
+ * known ones. */
+static bool look_at_rounds(const struct blocks *of, const struct of_ranks *room, struct arranged *into)
+{
+    int64_t number = 0, n_lost = 0;
+    struct round r = {0, of->members, of->place, of->offset_ns, of->arrival, of->start, of->end};
     for (int64_t b = 0; b < of->n_blocks; b++) {
         r.n = of->widths[b];
         for (int64_t line = 0; line < of->lengths[b]; line++, number++) {
             if (of->op[number] < 0 || of->op[number] >= of->n_ops)
-                return -1;
+                return false;
             int64_t anchor = 0, anchor_ns = INT64_MIN;
             for (int64_t i = 0; i < r.n; i++) {
                 int64_t ended = r.end[i] > 0 ? r.end[i] : r.arrival[i];
@@ -121,12 +192,8 @@ API int index_arrange(const struct blocks *of, struct arranged *into)
                 int64_t last_ns = minus(begun(&r, last), r.offset_ns[last]);
                 for (int64_t i = 0; i < r.n; i++) {
                     if (is_seen(&r, i)) {
-                        into->rank[n_entries] = r.members[i];
-                        into->entry_start[n_entries] = begun(&r, i);
-                        into->entry_end[n_entries] = r.end[i];
-                        into->round[n_entries] = number;
-                        into->entry_key[n_entries] = of->key[b];
-                        into->is_send[n_entries++] = of->is_pair[b] && i == 0;
+                        bool is_send = of->is_pair[b] && i == 0;
+                        put_entry(into, room->ends[r.place[i]]++, begun(&r, i), r.end[i], number, is_send);
                     }
                     if (r.end[i] == 0 && r.arrival[i] == 0) {
                         into->lost_rank[n_lost] = r.members[i];
@@ -142,11 +209,24 @@ API int index_arrange(const struct blocks *of, struct arranged *into)
             r.end += r.n;
         }
         r.members += r.n;
+        r.place += r.n;
         r.offset_ns += r.n;
     }
-    into->n_entries = n_entries;
     into->n_lost = n_lost;
-    return 0;
+    return true;
+}
+
+/* Fill `into`. Returns 0, `NO_BLOCKS` where the blocks do not add up or there is no such operation, or `NO_MEMORY`. */
+API int index_arrange(const struct blocks *of, struct arranged *into)
+{
+    struct of_ranks room;
+    if (!adds_up(of))
+        return NO_BLOCKS;
+    if (!make_room(of, &room))
+        return NO_MEMORY;
+    int failed = !look_at_rounds(of, &room, into) ? NO_BLOCKS : put_in_order(&room, of->ranks, into) ? 0 : NO_MEMORY;
+    free(room.begins);
+    return failed;
 }
 
 /* Which sends, of entries by (rank, start), their rank did not stand still for: its next call does not follow at once.
@@ -197,29 +277,38 @@ API bool index_find_waits(int64_t n, const int64_t *rank, const int64_t *start, 
 
 /* Which entries of collectives contain whole calls of other ones, where so large a share of those of their key do.
  *
- * `is_pair[key]`; `n_of_key` has room for two numbers for each key. Returns 0, or -1 where there is no such key. */
-API int index_find_beside(int64_t n, const int64_t *rank, const int64_t *start, const int64_t *end, const int64_t *key,
-                          int64_t n_keys, const bool *is_pair, double share, int64_t *n_of_key, bool *is_beside)
+ * `round_key[round]` is an entry's key, and `is_pair[key]` said of it; `n_of_key` has room for two numbers for each key.
+ * Returns 0, or -1 where there is no such round or key. */
+API int index_find_beside(int64_t n, const int64_t *rank, const int64_t *start, const int64_t *end,
+                          const int64_t *round, int64_t n_rounds, const int64_t *round_key, int64_t n_keys,
+                          const bool *is_pair, double share, int64_t *n_of_key, bool *is_beside)
 {
     int64_t *n_all = n_of_key, *n_containing = n_of_key + n_keys;
-    int64_t later = -1, following = -1; /* the entry behind this one, and the first of the run behind its own */
+    /* The entry behind this one and its key, and the first of the run behind its own. */
+    int64_t later = -1, later_key = -1, following = -1;
     memset(n_of_key, 0, sizeof *n_of_key * 2 * (size_t)n_keys);
     for (int64_t i = n - 1; i >= 0; i--) {
         is_beside[i] = false;
-        if (key[i] < 0 || key[i] >= n_keys)
+        if (round[i] < 0 || round[i] >= n_rounds)
             return -1;
-        if (is_pair[key[i]])
+        int64_t key = round_key[round[i]];
+        if (key < 0 || key >= n_keys)
+            return -1;
+        if (is_pair[key])
             continue;
-        if (later >= 0 && (rank[later] != rank[i] || key[later] != key[i]))
+        if (later >= 0 && (rank[later] != rank[i] || later_key != key))
             following = later;
         is_beside[i] = following >= 0 && rank[following] == rank[i] && start[following] > start[i] &&
                        end[following] < end[i];
-        n_all[key[i]]++;
-        n_containing[key[i]] += is_beside[i];
+        n_all[key]++;
+        n_containing[key] += is_beside[i];
         later = i;
+        later_key = key;
     }
     for (int64_t i = 0; i < n; i++)
-        if (is_beside[i])
-            is_beside[i] = (double)n_containing[key[i]] / (double)n_all[key[i]] >= share;
+        if (is_beside[i]) {
+            int64_t key = round_key[round[i]];
+            is_beside[i] = (double)n_containing[key] / (double)n_all[key] >= share;
+        }
     return 0;
 }

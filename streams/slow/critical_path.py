@@ -33,7 +33,7 @@ from streams.rounds.clocks import ClockOffsets
 from streams.rounds.round_columns import RoundColumns, TransferKey
 from streams.rounds.round_table import digested_transfers_ns
 from streams.slow import index_loops, path_walk
-from streams.slow.ordering import order_by
+from streams.slow.ordering import in_order, order_by
 
 Int64Array = npt.NDArray[np.int64]
 Float64Array = npt.NDArray[np.float64]
@@ -157,8 +157,8 @@ def _calls(
     waited = None if is_waited.all() else counts & is_waited
     n_lost = len(lost["lost_rank"])
     if waits_from is not None and not n_lost:
-        order = order_by(rank, waits_from, end)
-        rank, start, end, counts = rank[order], waits_from[order], end[order], counts[order]
+        order = order_by(rank, waits_from, end)  # ranks ascend already
+        start, end, counts = waits_from[order], end[order], counts[order]
         waited = None if waited is None else waited[order]
     elif waits_from is not None:
         start = waits_from
@@ -192,21 +192,18 @@ class RoundIndex:
         found = self._arranged()
         self._anchor_rank, self._anchor_ns = found.rounds["anchor_rank"], found.rounds["anchor"]
         self._lost_rank, self._lost_round = found.lost["lost_rank"], found.lost["lost_round"]
-        entries = found.entries
-        order = order_by(entries["rank"], entries["entry_start"], entries["entry_end"])
-        self._rank, self._start, self._end, round_of, key_at = (
-            entries[name][order] for name in ("rank", "entry_start", "entry_end", "round", "entry_key")
-        )
+        self._rank, self._start, self._end, round_of = found.entries.values()
         is_pair = np.array([isinstance(key, tuple) for key in self.keys], np.bool_)
-        is_send = found.is_send[order]
+        is_send = found.is_send
         is_free_send = index_loops.free_sends(self._rank, self._start, self._end, is_send)
-        self._is_beside = index_loops.beside(self._rank, self._start, self._end, key_at, is_pair)
+        self._is_beside = index_loops.beside(
+            self._rank, self._start, self._end, round_of, found.rounds["round_key"], is_pair
+        )
         waits_from = index_loops.waits_from(self._rank, self._start, self._end, is_send)
         calls = _calls(self._rank, self._start, self._end, ~self._is_beside, ~is_free_send, waits_from, found.lost)
         on_path = np.flatnonzero(~is_free_send & ~self._is_beside)
-        by_end = on_path[order_by(self._rank[on_path], self._end[on_path], round_of[on_path])]
+        path = in_order(self._rank[on_path], self._end[on_path], round_of[on_path])
         of_round = [*(found.rounds[name] for name in index_loops.OF_ROUND), rounds.size_bytes]
-        path = (self._rank[by_end], self._end[by_end], round_of[by_end])
         self._path = path_walk.Path(calls, *path, of_round, len(self.keys))
 
     @property

@@ -13,6 +13,7 @@ from pacehound.model.calls import OPS
 from streams import native_loops
 from streams.arrays_in_c import address, pointer, pointers
 from streams.rounds.round_loops import ENDS_FOR_ALL
+from streams.slow.ordering import MAX_ABSENT
 from streams.slow.thresholds import AT_ONCE_NS, AT_ONCE_SHARE, BESIDE_SHARE
 
 Int64Array = npt.NDArray[np.int64]
@@ -20,14 +21,18 @@ Int8Array = npt.NDArray[np.int8]
 BoolArray = npt.NDArray[np.bool_]
 
 _NUMBER = ctypes.c_int64
+_NO_MEMORY = -2
 _ALL_WAIT = np.array([op in ENDS_FOR_ALL for op in OPS], np.bool_)
 
-_OF_BLOCKS = ("lengths", "widths", "key", "is_pair", "sees_transfer", "is_uncertain", "members", "offset_ns", "op")
+_OF_BLOCKS = (
+    "lengths", "widths", "key", "is_pair", "sees_transfer", "is_uncertain", "members", "place", "offset_ns", "ranks",
+    "op",
+)  # fmt: skip
 _CELLS = ("arrival", "start", "end")
 OF_ROUND = ("round_key", "last_rank", "last_start", "transfer", "anchor_rank", "anchor")
 """Columns of `Arranged.rounds`, in the order of `struct arranged`."""
 
-_OF_ENTRY = ("rank", "entry_start", "entry_end", "round", "entry_key")
+_OF_ENTRY = ("rank", "start", "end", "round")
 _OF_LOST = ("lost_rank", "lost_round", "lost_start", "lost_end")
 
 
@@ -35,7 +40,7 @@ class _Blocks(ctypes.Structure):
     """`struct blocks` of native/round_index.c."""
 
     _fields_ = (
-        *((name, _NUMBER) for name in ("n_blocks", "n_rounds", "n_members", "n_cells", "n_ops")),
+        *((name, _NUMBER) for name in ("n_blocks", "n_rounds", "n_members", "n_cells", "n_ops", "n_ranks")),
         *pointers(*_OF_BLOCKS, *_CELLS, "all_wait"),
     )
 
@@ -44,7 +49,7 @@ class _Arranged(ctypes.Structure):
     """`struct arranged` of native/round_index.c."""
 
     _fields_ = (
-        *pointers(*OF_ROUND, *_OF_ENTRY, "is_send", *_OF_LOST),
+        *pointers(*OF_ROUND, "rank", "entry_start", "entry_end", "round", "is_send", *_OF_LOST),
         *((name, _NUMBER) for name in ("n_entries", "n_lost")),
     )
 
@@ -60,8 +65,7 @@ class Arranged:
         `transfer` took from there, 0 where that is unknown; a rank and a time of its own that say when it was
         (`anchor_rank`, `anchor`).
     entries
-        Of each cell with a start and an end, in order of rounds: `rank`, `entry_start`, `entry_end`, `round`,
-        `entry_key`.
+        Of each cell with a start and an end, by rank, start, end and round: `rank`, `start`, `end`, `round`.
     is_send
         Of each entry, whether it is a pair's sender.
     lost
@@ -107,6 +111,8 @@ def arrange(
     ValueError
         The blocks have other numbers of rounds or cells than the columns, a block has no ranks, or there is no such
         operation.
+    MemoryError
+        There is none for the calls of one rank.
 
     """
     of_blocks = (lengths, widths, key, is_pair, sees_transfer, is_uncertain)
@@ -114,14 +120,16 @@ def arrange(
         if len({len(column) for column in columns}) > 1:
             raise ValueError(f"columns of blocks of rounds have the lengths {[len(column) for column in columns]}")
     n_rounds, n_cells = len(op), len(cells[0])
-    kinds = (np.int64, np.int64, np.int64, np.bool_, np.bool_, np.bool_, np.int64, np.int64, np.int8)
-    given: tuple[npt.NDArray[Any], ...] = (*of_blocks, members, offset_ns, op)
+    kinds = (*[np.int64] * 3, *[np.bool_] * 3, *[np.int64] * 4, np.int8)
+    place, ranks = _among_ranks(members)
+    given: tuple[npt.NDArray[Any], ...] = (*of_blocks, members, place, offset_ns, ranks, op)
     blocks = _Blocks(
         len(lengths),
         n_rounds,
         len(members),
         n_cells,
         len(_ALL_WAIT),
+        len(ranks),
         *(pointer(one, kind) for one, kind in zip(given, kinds, strict=True)),
         *(pointer(one, np.int64) for one in cells),
         pointer(_ALL_WAIT, np.bool_),
@@ -134,7 +142,10 @@ def arrange(
         pointer(is_send, np.bool_),
         *(pointer(one, np.int64) for one in of_lost),
     )
-    if native_loops.loaded().index_arrange(ctypes.byref(blocks), ctypes.byref(found)):
+    failed = native_loops.loaded().index_arrange(ctypes.byref(blocks), ctypes.byref(found))
+    if failed == _NO_MEMORY:
+        raise MemoryError(f"no memory to put the calls of {len(ranks)} ranks into order")
+    if failed:
         raise ValueError(
             f"{len(lengths)} blocks do not have the {n_rounds} rounds, {len(members)} ranks and {n_cells} cells that "
             f"are given, one has no ranks, or an operation is outside 0..{len(OPS) - 1}"
@@ -145,6 +156,20 @@ def arrange(
         is_send=is_send[: found.n_entries],
         lost=dict(zip(_OF_LOST, of_lost[:, : found.n_lost], strict=True)),
     )
+
+
+def _among_ranks(members: Int64Array) -> tuple[Int64Array, Int64Array]:
+    """Of each member its place among ranks that ascend, and these: all from the lowest to the highest one, if no more
+    than some of them are absent.
+    """
+    if not len(members):
+        return members, members
+    lowest = int(members.min())
+    n_ranks = int(members.max()) + 1 - lowest
+    if n_ranks > len(members) + MAX_ABSENT:
+        ranks, place = np.unique(members, return_inverse=True)
+        return place.astype(np.int64, copy=False), ranks
+    return members - lowest, np.arange(lowest, lowest + n_ranks)
 
 
 def free_sends(rank: Int64Array, start: Int64Array, end: Int64Array, is_send: BoolArray) -> BoolArray:
@@ -179,16 +204,26 @@ def waits_from(rank: Int64Array, start: Int64Array, end: Int64Array, is_send: Bo
     return waits if has_any else None
 
 
-def beside(rank: Int64Array, start: Int64Array, end: Int64Array, key: Int64Array, is_pair: BoolArray) -> BoolArray:
+def beside(
+    rank: Int64Array,
+    start: Int64Array,
+    end: Int64Array,
+    round_of: Int64Array,
+    round_key: Int64Array,
+    is_pair: BoolArray,
+) -> BoolArray:
     """Which entries of collectives, by (rank, start), contain whole calls of others, where most of their key do.
 
-    `is_pair` is said of each key.
+    `round_of` is the number of each entry's round, `round_key` the number of each round's key, `is_pair` is said of
+    each key.
     """
     is_beside = np.empty(len(rank), np.bool_)
     n_of_key = np.empty(2 * len(is_pair), np.int64)
     failed = native_loops.loaded().index_find_beside(
         _NUMBER(len(rank)),
-        *(address(one, np.int64) for one in (rank, start, end, key)),
+        *(address(one, np.int64) for one in (rank, start, end, round_of)),
+        _NUMBER(len(round_key)),
+        address(round_key, np.int64),
         _NUMBER(len(is_pair)),
         address(is_pair, np.bool_),
         ctypes.c_double(BESIDE_SHARE),
@@ -196,5 +231,5 @@ def beside(rank: Int64Array, start: Int64Array, end: Int64Array, key: Int64Array
         address(is_beside, np.bool_),
     )
     if failed:
-        raise ValueError(f"entries have keys outside 0..{len(is_pair) - 1}")
+        raise ValueError(f"entries have rounds outside 0..{len(round_key) - 1}, or keys outside 0..{len(is_pair) - 1}")
     return is_beside

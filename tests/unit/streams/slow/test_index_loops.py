@@ -27,6 +27,7 @@ def column(values: Any, kind: type = np.int64) -> Any:
 def blocks(draw: st.DrawFn) -> list[dict[str, Any]]:
     """Blocks of any lengths and widths with times of any kind."""
     made = []
+    apart = draw(st.sampled_from([1, 1 << 40]))
     for _ in range(draw(st.integers(0, 4))):
         n_rounds, width = draw(st.integers(0, 3)), draw(st.integers(1, 4))
         ops = st.lists(st.integers(0, len(OPS) - 1), min_size=n_rounds, max_size=n_rounds)
@@ -37,7 +38,7 @@ def blocks(draw: st.DrawFn) -> list[dict[str, Any]]:
                 "is_pair": draw(st.booleans()),
                 "sees_transfer": draw(st.booleans()),
                 "is_uncertain": draw(st.booleans()),
-                "members": draw(st.lists(st.integers(0, 9), min_size=width, max_size=width)),
+                "members": [rank * apart for rank in draw(st.lists(st.integers(0, 9), min_size=width, max_size=width))],
                 "offsets": draw(st.lists(st.integers(-50, 50), min_size=width, max_size=width)),
                 "ops": draw(ops),
                 "rounds": [draw(cells) for _ in range(n_rounds)],
@@ -96,12 +97,14 @@ def test_rounds_are_arranged_as_a_plain_reading_of_each_says(made: list[dict[str
                 found = (members[last], begun[last], transfer)
                 for place, (arrival, _, end) in enumerate(line):
                     if end > 0 and begun[place] > 0:
-                        entries.append((members[place], begun[place], end, number, block["key"]))
+                        entries.append((members[place], begun[place], end, number))
                         sends.append(block["is_pair"] and place == 0)
                     if end == 0 and arrival == 0:
                         begin = begun[last] - block["offsets"][last] + block["offsets"][place]
                         lost.append((members[place], number, begin, begin + transfer))
             rounds.append((block["key"], *found, members[anchor], ended[anchor]))
+    order = sorted(range(len(entries)), key=entries.__getitem__)  # stable: rounds may name a rank twice
+    entries, sends = [entries[at] for at in order], [sends[at] for at in order]
     said = arranged(made)
     for name, expected in (("rounds", rounds), ("entries", entries), ("lost", lost)):
         columns = [values.tolist() for values in getattr(said, name).values()]
@@ -162,7 +165,7 @@ def test_calls_run_beside_the_work_where_most_of_their_communicator_contain_othe
     for i in range(len(rank)):
         of_key = [contains[j] for j in mine if key[j] == key[i]]
         expected.append(contains.get(i, False) and sum(of_key) / len(of_key) >= BESIDE_SHARE)
-    assert index_loops.beside(rank, start, end, key, is_pair).tolist() == expected
+    assert index_loops.beside(rank, start, end, np.arange(len(key)), key, is_pair).tolist() == expected
 
 
 def calls_of(calls: list[tuple[int, int, int, int, bool]], waited: bool = False) -> path_walk.Calls:
@@ -243,7 +246,9 @@ def test_what_contradicts_itself_is_refused() -> None:
     with pytest.raises(ValueError, match="lengths"):
         arrange(column([1, 1]), 2 * one)
     with pytest.raises(ValueError, match="keys outside"):
-        index_loops.beside(one, one, one, one, no)
+        index_loops.beside(one, one, one, 0 * one, one, no)
+    with pytest.raises(ValueError, match="rounds outside"):
+        index_loops.beside(one, one, one, one, one, no)
     for round_of, key in ((one, one), (0 * one, 3 * one), (-one, one), (0 * one, -one)):
         with pytest.raises(ValueError, match="outside"):
             path_walk.Path(calls_of([]), one, one, round_of, [key] * 7, 3)
