@@ -28,7 +28,7 @@ from streams.rounds.round_columns import RoundColumns
 from streams.rounds.round_table import RoundTable
 from streams.watching.moment import Iteration
 
-_DERIVED = ("_last_ns", "_columns", "_n_in_columns", "_ascending_s")
+_DERIVED = ("_last_ns", "_columns", "_n_in_columns", "_tables", "_ascending_s")
 """What follows from its rounds and its step times."""
 
 
@@ -53,6 +53,7 @@ class JobIterations:
         self._last_ns: list[int] = []  # the event time of each of them
         self._columns = RoundColumns.of([])  # of the first of them, as far as the last iteration needed them
         self._n_in_columns = 0
+        self._tables: list[RoundTable] = []  # of the others, where those of all of them are kept
         self._rounds_before: list[Rounds | DigestedPairs] = []  # and those from which these were left when it began
         self._step_times_s: deque[float] = deque(maxlen=PACE_ITERATIONS)
         self._ascending_s: list[float] = []  # the same, for their median is asked for at each of them
@@ -68,7 +69,7 @@ class JobIterations:
     def __setstate__(self, state: dict[str, Any]) -> None:
         """When its rounds were is found out again."""
         self.__dict__.update(state)
-        self._columns, self._n_in_columns = RoundColumns.of([]), 0
+        self._columns, self._n_in_columns, self._tables = RoundColumns.of([]), 0, []
         self._last_ns = [rounds.time_ns for rounds in self._rounds]
         self._ascending_s = sorted(self._step_times_s)
 
@@ -109,6 +110,7 @@ class JobIterations:
         """Closed rounds; what recurs in them up to a time, while nothing better is known."""
         self._rounds += [*arrived.blocks, *arrived.pairs]
         self._last_ns += [*arrived.last_ns, *(pairs.time_ns for pairs in arrived.pairs)]
+        self._tables += [arrived] if arrived.n_parts else []
         # Where digests are told of steps are marked: nothing that recurs in those of pairs would count.
         return [] if self._recurring is None else self._recurring.add(arrived.blocks, until_ns)
 
@@ -174,11 +176,14 @@ class JobIterations:
 
     def _in_columns(self, since_ns: int) -> RoundColumns:
         """All rounds that were not over by then; the same columns for all iterations of one step of time."""
-        fresh = self._rounds[self._n_in_columns :]
-        if fresh:
-            parts = (self._columns, RoundColumns.of(fresh))
-            self._columns = RoundColumns.together([columns.after(since_ns) for columns in parts])
-            self._n_in_columns = len(self._rounds)
+        n_fresh = len(self._rounds) - self._n_in_columns
+        if n_fresh:
+            if sum(table.n_parts for table in self._tables) == n_fresh:
+                fresh = RoundColumns.of_tables(self._tables)
+            else:
+                fresh = RoundColumns.of(self._rounds[self._n_in_columns :])
+            self._columns = RoundColumns.together([columns.after(since_ns) for columns in (self._columns, fresh)])
+            self._n_in_columns, self._tables = len(self._rounds), []
         return self._columns
 
     def not_judged(self, job: str, attempt: int, at: Instant) -> list[Finding]:
@@ -214,6 +219,9 @@ class JobIterations:
         else:
             keep_ns = max(self._last_ns, default=0) - ROUNDS_BEFORE_FIRST_NS
         is_kept = [last_ns > keep_ns for last_ns in self._last_ns]
+        if self._previous is None or not all(is_kept[self._n_in_columns :]):
+            # They tell of blocks that are forgotten now; and before the first iteration a minute of them would be much.
+            self._tables = []
         self._n_in_columns = sum(is_kept[: self._n_in_columns])
         self._rounds = list(compress(self._rounds, is_kept))
         self._last_ns = list(compress(self._last_ns, is_kept))

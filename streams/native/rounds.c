@@ -89,3 +89,15 @@ API int rounds_measure(int64_t n_blocks, const int64_t *lengths, const int64_t *
     }
     return 0;
 }
+
+/* Values of blocks, each of `size` bytes: those of block `order[b]` lie from `begins` to `ends` of it in `from`, and are
+ * put one block behind the other. */
+API void rounds_in_order_of_blocks(int64_t n_blocks, const int64_t *order, const int64_t *begins, const int64_t *ends,
+                                   int64_t size, const char *from, char *into)
+{
+    for (int64_t b = 0; b < n_blocks; b++) {
+        int64_t begin = begins[order[b]] * size, n = ends[order[b]] * size - begin;
+        memcpy(into, from + begin, (size_t)n);
+        into += n;
+    }
+}

@@ -1,14 +1,14 @@
 """The rounds of many blocks as arrays, one behind the other: what an index of a stretch of time is made from.
 
-Blocks are looked at once, when their rounds have come; of what is kept for the iteration that goes on only the rounds
-that it needs are left, however the blocks were cut.
+They are those of the tables in which the rounds came (`round_table.py`), so that no block is looked at again; of what
+is kept for the iteration that goes on only the rounds that it needs are left, however the blocks were cut.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, groupby
 from typing import Any
 
 import numpy as np
@@ -16,8 +16,8 @@ import numpy.typing as npt
 
 from pacehound.model.digested_pairs import DigestedPairs
 from pacehound.model.rounds import Rounds
-from streams.rounds.round_loops import times_of
-from streams.rounds.round_table import TRANSFER, joined, sees
+from streams.rounds.round_loops import in_order_of_blocks, times_of
+from streams.rounds.round_table import TRANSFER, RoundTable, joined, sees
 
 Int8Array = npt.NDArray[np.int8]
 Int64Array = npt.NDArray[np.int64]
@@ -25,38 +25,6 @@ BoolArray = npt.NDArray[np.bool_]
 
 TransferKey = str | tuple[int, int]
 """A communicator, or sender and receiver of a point-to-point pair."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Piece:
-    """A block, or digests of pairs, each line of which is a block by itself; and its number or theirs."""
-
-    rounds: Rounds | DigestedPairs
-    numbers: list[int]
-    length: int
-    width: int
-    is_pair: bool
-    is_digest: bool
-    sees_transfer: bool
-
-    @classmethod
-    def of(cls, rounds: Rounds | DigestedPairs, number_of: dict[TransferKey, int]) -> _Piece:
-        """Keys that have no number are given the next ones."""
-        keys: Iterable[TransferKey]
-        if isinstance(rounds, DigestedPairs):
-            keys = zip(rounds.ranks[:, 0].tolist(), rounds.ranks[:, 1].tolist(), strict=True)
-            shape = (1, 2, True, True)
-        else:
-            keys = [(rounds.ranks[0], rounds.ranks[1]) if rounds.is_pair else rounds.communicator]
-            shape = (len(rounds), len(rounds.ranks), rounds.is_pair, rounds.is_digest)
-        numbers = [number_of.setdefault(key, len(number_of)) for key in keys]
-        return cls(rounds, numbers, *shape, sees(rounds, TRANSFER))
-
-    @property
-    def members(self) -> Iterable[int]:
-        """Ranks of its blocks, one behind the other."""
-        ranks = self.rounds.ranks
-        return ranks if isinstance(ranks, tuple) else ranks.reshape(-1).tolist()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -99,36 +67,40 @@ class RoundColumns:
     @classmethod
     def of(cls, blocks: Sequence[Rounds | DigestedPairs]) -> RoundColumns:
         """Those of blocks; where times are the same, rounds of blocks of one shape lie together."""
+        runs = groupby(blocks, key=lambda block: isinstance(block, DigestedPairs))
+        return cls.of_tables([RoundTable(list(run)) for _, run in runs])
+
+    @classmethod
+    def of_tables(cls, tables: Sequence[RoundTable]) -> RoundColumns:
+        """The same of all blocks and digests of pairs of some tables, one table behind the other."""
         number_of: dict[TransferKey, int] = {}
-        by_shape: dict[tuple[int, bool], list[_Piece]] = {}
-        for block in blocks:
-            if len(block):
-                piece = _Piece.of(block, number_of)
-                by_shape.setdefault((piece.width, piece.sees_transfer), []).append(piece)
-        pieces = [piece for some in by_shape.values() for piece in some]
-        n_blocks = [len(piece.numbers) for piece in pieces]
+        parts = []
+        for table in tables:
+            parts += [_of_blocks(table, number_of)] if table.blocks else []
+            parts += [_of_pairs(pairs, number_of) for pairs in table.pairs]
+        columns: dict[str, npt.NDArray[Any]] = {
+            name: parts[0][name] if len(parts) == 1 else joined([part[name] for part in parts], kind)
+            for name, kind in _KINDS.items()
+        }
+        return cls(keys=tuple(number_of), **columns)._by_shape()
 
-        def of_blocks(name: str, kind: type[np.generic]) -> npt.NDArray[Any]:
-            return np.repeat(np.array([getattr(piece, name) for piece in pieces], kind), n_blocks)
-
-        def of_rounds(name: str, kind: type[np.generic]) -> npt.NDArray[Any]:
-            return joined([getattr(piece.rounds, name) for piece in pieces], kind)
-
-        return cls(
-            keys=tuple(number_of),
-            key=np.fromiter(chain.from_iterable(piece.numbers for piece in pieces), np.int64),
-            lengths=of_blocks("length", np.int64),
-            widths=of_blocks("width", np.int64),
-            is_pair=of_blocks("is_pair", np.bool_),
-            is_digest=of_blocks("is_digest", np.bool_),
-            sees_transfer=of_blocks("sees_transfer", np.bool_),
-            members=np.fromiter(chain.from_iterable(piece.members for piece in pieces), np.int64),
-            op=of_rounds("op", np.int8),
-            size_bytes=of_rounds("size_bytes", np.int64),
-            arrival_ns=of_rounds("arrival_ns", np.int64),
-            start_ns=of_rounds("start_ns", np.int64),
-            end_ns=of_rounds("end_ns", np.int64),
-        )
+    def _by_shape(self) -> RoundColumns:
+        """With blocks of one shape together, in the order in which there was a first one of each."""
+        shape = 2 * self.widths + self.sees_transfer
+        _, first, of_block = np.unique(shape, return_index=True, return_inverse=True)
+        of_block = first[of_block]
+        if (of_block[1:] >= of_block[:-1]).all():
+            return self
+        order = np.argsort(of_block, kind="stable")
+        columns: dict[str, npt.NDArray[Any]] = {name: getattr(self, name)[order] for name in _OF_BLOCK}
+        for names, n_of_block in (
+            (("members",), self.widths),
+            (("op", "size_bytes"), self.lengths),
+            (("arrival_ns", "start_ns", "end_ns"), self.lengths * self.widths),
+        ):
+            found = in_order_of_blocks(order, n_of_block, [getattr(self, name) for name in names])
+            columns.update(zip(names, found, strict=True))
+        return RoundColumns(keys=self.keys, **columns)
 
     @classmethod
     def together(cls, parts: Sequence[RoundColumns]) -> RoundColumns:
@@ -142,7 +114,7 @@ class RoundColumns:
             for part in parts
         ]
         columns: dict[str, npt.NDArray[Any]] = {
-            name: np.concatenate([getattr(part, name) for part in parts]) for name in _COLUMNS
+            name: np.concatenate([getattr(part, name) for part in parts]) for name in _KINDS if name != "key"
         }
         return cls(keys=tuple(number_of), key=np.concatenate(key), **columns)
 
@@ -173,7 +145,43 @@ class RoundColumns:
         return RoundColumns(keys=keys, key=np.searchsorted(named, key), lengths=lengths[has_some], **columns)
 
 
-_COLUMNS = (
-    "lengths", "widths", "is_pair", "is_digest", "sees_transfer", "members", "op", "size_bytes", "arrival_ns",
-    "start_ns", "end_ns",
-)  # fmt: skip
+def _of_blocks(table: RoundTable, number_of: dict[TransferKey, int]) -> dict[str, npt.NDArray[Any]]:
+    """Columns of the blocks of a table; keys that have no number are given the next ones."""
+    keys: Iterable[TransferKey] = (
+        (block.ranks[0], block.ranks[1]) if block.is_pair else block.communicator for block in table.blocks
+    )
+    members = chain.from_iterable(block.ranks for block in table.blocks)
+    return {
+        "key": np.array([number_of.setdefault(key, len(number_of)) for key in keys], np.int64),
+        "members": np.fromiter(members, np.int64, int(table.widths.sum())),
+    } | {name: getattr(table, name) for name in _KINDS if name not in ("key", "members")}
+
+
+def _of_pairs(pairs: DigestedPairs, number_of: dict[TransferKey, int]) -> dict[str, npt.NDArray[Any]]:
+    """The same of digests of pairs, each line a block."""
+    n = len(pairs)
+    keys: Iterable[TransferKey] = zip(pairs.ranks[:, 0].tolist(), pairs.ranks[:, 1].tolist(), strict=True)
+    return {
+        "key": np.array([number_of.setdefault(key, len(number_of)) for key in keys], np.int64),
+        "lengths": np.ones(n, np.int64),
+        "widths": np.full(n, 2),
+        "is_pair": np.ones(n, np.bool_),
+        "is_digest": np.ones(n, np.bool_),
+        "sees_transfer": np.full(n, sees(pairs, TRANSFER)),
+        "members": joined([pairs.ranks], np.int64),
+        "op": joined([pairs.op], np.int8),
+        "size_bytes": joined([pairs.size_bytes], np.int64),
+        "arrival_ns": joined([pairs.arrival_ns], np.int64),
+        "start_ns": joined([pairs.start_ns], np.int64),
+        "end_ns": joined([pairs.end_ns], np.int64),
+    }
+
+
+_OF_BLOCK = ("key", "lengths", "widths", "is_pair", "is_digest", "sees_transfer")
+_KINDS: dict[str, type[np.generic]] = {
+    **dict.fromkeys(("key", "lengths", "widths"), np.int64),
+    **dict.fromkeys(("is_pair", "is_digest", "sees_transfer"), np.bool_),
+    "op": np.int8,
+    **dict.fromkeys(("members", "size_bytes", "arrival_ns", "start_ns", "end_ns"), np.int64),
+}
+"""By name, what values a column has."""

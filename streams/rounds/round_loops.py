@@ -7,6 +7,8 @@ blocks one behind the other, and so do columns of cells.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -46,6 +48,36 @@ def times_of(lengths: Int64Array, widths: Int64Array, arrival_ns: Int64Array, en
     if failed:
         raise ValueError(f"{len(lengths)} blocks of rounds do not have the {len(end_ns)} cells that are given")
     return times_ns
+
+
+def in_order_of_blocks(
+    order: Int64Array, n_of_block: Int64Array, columns: Sequence[npt.NDArray[Any]]
+) -> list[npt.NDArray[Any]]:
+    """Columns that hold values of blocks, `n_of_block` of each, with the blocks in another order.
+
+    >>> in_order_of_blocks(np.array([1, 0]), np.array([1, 2]), [np.array([5, 6, 7])])[0].tolist()
+    [6, 7, 5]
+
+    Raises
+    ------
+    ValueError
+        The blocks have other numbers of values than the columns.
+
+    """
+    ends = np.cumsum(n_of_block)
+    begins, n = ends - n_of_block, int(n_of_block.sum())
+    if any(len(values) != n for values in columns):
+        raise ValueError(f"{len(order)} blocks do not have as many values as columns of {list(map(len, columns))}")
+    found = [np.empty_like(values) for values in columns]
+    for values, into in zip(columns, found, strict=True):
+        native_loops.loaded().rounds_in_order_of_blocks(
+            _COUNT(len(order)),
+            *(address(one, np.int64) for one in (order, begins, ends)),
+            _COUNT(values.itemsize),
+            address(values),
+            address(into),
+        )
+    return found
 
 
 def measured(

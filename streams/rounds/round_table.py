@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from pacehound.model.calls import Sees
 from pacehound.model.digested_pairs import DigestedPairs
+from pacehound.model.digests import is_of_digests
 from pacehound.model.rounds import Rounds
 from streams.rounds import round_loops
 
@@ -42,8 +43,12 @@ class RoundTable:
         Digests of pairs in tables of their own, which nothing below tells of.
     lengths, widths
         How many rounds and how many ranks each block has, shape `(n_blocks,)`.
+    is_pair, is_digest, sees_transfer
+        The same shape: whether it is of a pair, its rounds are digests, and starts and ends are seen.
     first
         Where the rounds of each block begin, and after the last one their end, shape `(n_blocks + 1,)`.
+    arrival_ns, start_ns, end_ns
+        Of each rank in each round, round by round, shape `(sum(lengths * widths),)`.
     op, size_bytes
         Shape `(n_rounds,)`, as those below.
     times_ns
@@ -75,21 +80,31 @@ class RoundTable:
     def __init__(self, blocks: Sequence[Rounds | DigestedPairs]) -> None:
         self.blocks = [block for block in blocks if isinstance(block, Rounds) and len(block)]
         self.pairs = [block for block in blocks if isinstance(block, DigestedPairs) and len(block)]
-        self.lengths = np.array([len(block) for block in self.blocks], np.int64)
+        # There are tens of thousands: a call for each of them would be felt.
+        self.lengths = np.array([len(block.seq) for block in self.blocks], np.int64)
         self.widths = np.array([len(block.ranks) for block in self.blocks], np.int64)
+        self.is_pair = np.array([block.is_pair for block in self.blocks], np.bool_)
+        of_digests = {source: is_of_digests(source) for source in {block.source for block in self.blocks}}
+        self.is_digest = np.array([of_digests[block.source] for block in self.blocks], np.bool_)
+        self.sees_transfer = np.array([block.sees.value for block in self.blocks], np.int64) & TRANSFER == TRANSFER
         self.first = np.concatenate([[0], np.cumsum(self.lengths)])
         self.op = joined([block.op for block in self.blocks], np.int8)
         self.size_bytes = joined([block.size_bytes for block in self.blocks], np.int64)
-        arrival_ns = joined([block.arrival_ns for block in self.blocks], np.int64)
-        start_ns = joined([block.start_ns for block in self.blocks], np.int64)
-        end_ns = joined([block.end_ns for block in self.blocks], np.int64)
+        self.arrival_ns = joined([block.arrival_ns for block in self.blocks], np.int64)
+        self.start_ns = joined([block.start_ns for block in self.blocks], np.int64)
+        self.end_ns = joined([block.end_ns for block in self.blocks], np.int64)
         self.times_ns, self.n_seen, self.longest_ns, self.shortest_ns, self.transfer_ns = round_loops.measured(
-            self.lengths, self.widths, arrival_ns, start_ns, end_ns, self.op
+            self.lengths, self.widths, self.arrival_ns, self.start_ns, self.end_ns, self.op
         )
-        is_digest = np.repeat(np.array([block.is_digest for block in self.blocks], np.bool_), self.lengths)
+        is_digest = np.repeat(self.is_digest, self.lengths)
         if is_digest.any():
-            least_ns = digested_transfers_ns(np.repeat(self.widths, self.lengths), arrival_ns, end_ns)
+            least_ns = digested_transfers_ns(np.repeat(self.widths, self.lengths), self.arrival_ns, self.end_ns)
             self.transfer_ns[is_digest] = least_ns[is_digest]
+
+    @property
+    def n_parts(self) -> int:
+        """How many blocks and tables of digests of pairs there are."""
+        return len(self.blocks) + len(self.pairs)
 
     def times_of(self, number: int) -> Int64Array:
         """Event times of the rounds of one block, shape `(n_rounds,)`."""
@@ -104,7 +119,7 @@ class RoundTable:
     def kinds(self) -> list[list[RoundsOfKind]]:
         """By block, its rounds by operation and size, ascending; none of a pair, whose rounds are of one kind."""
         of_block: list[list[RoundsOfKind]] = [[] for _ in self.blocks]
-        is_asked = np.array([not block.is_pair for block in self.blocks], np.bool_)
+        is_asked = ~self.is_pair
         lines = np.flatnonzero(np.repeat(is_asked, self.lengths))
         if not len(lines):
             return of_block
@@ -133,10 +148,11 @@ class RoundTable:
     @cached_property
     def transfers(self) -> list[tuple[Rounds, list[RoundsOfKind]]]:
         """Blocks whose rounds say how long a transfer took, pairs left out, and their kinds."""
+        is_told_of = self.sees_transfer & ~self.is_pair
         return [
             (block, kinds)
-            for block, kinds in zip(self.blocks, self.kinds, strict=True)
-            if not block.is_pair and sees(block, TRANSFER)
+            for block, kinds, is_told in zip(self.blocks, self.kinds, is_told_of.tolist(), strict=True)
+            if is_told
         ]
 
 

@@ -6,18 +6,23 @@ import pickle
 import statistics
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pacehound.model.events import Finding, Incident, Instant, IterationSample
+from pacehound.model.rounds import Rounds
 from pacehound.settings import Settings
 from simulator.job import JobSpec, simulate
 from streams.job.iterations import JobIterations
 from streams.job.thresholds import PACE_ITERATIONS, RECURRED_OFTEN
 from streams.pipeline import Pipeline
+from streams.rounds.round_columns import RoundColumns
+from streams.rounds.round_table import RoundTable
 from tests.fakes.events import SECOND_NS, START_NS, topology
 from tests.fakes.evidence_words import words_of
+from tests.fakes.hand_made_rounds import rounds_at
 
 STEP_S = 0.05
 
@@ -89,3 +94,30 @@ def test_a_job_without_iterations_says_so_at_its_end() -> None:
     (told,) = unmarked(3).not_judged("j", 0, Instant(step=None, time_ns=START_NS))
     assert "no optimizer step was seen" in words_of(told)[0]
     assert not told.pages
+
+
+@pytest.mark.parametrize("is_one_late", [False, True])
+def test_the_rounds_of_an_iteration_are_the_same_in_whatever_steps_of_time_they_came(*, is_one_late: bool) -> None:
+    rng = np.random.default_rng(5)
+    iterations = JobIterations()
+    begins_ns = [START_NS + (1 + 3 * number) * SECOND_NS for number in range(4)]
+    samples = [replace(recurring(number), time_ns=ns, ends_ns=(ns, ns)) for number, ns in enumerate(begins_ns)]
+    blocks: list[Rounds] = []
+    measured = 0
+    for second in range(10):
+        since_ns = START_NS + second * SECOND_NS
+        start_ns = since_ns + np.sort(rng.integers(1, SECOND_NS // 2, (6, 2)), axis=0)
+        fresh = [rounds_at(f"c{at % 2}", (at, at + 1), start_ns + at, start_ns + at + 7) for at in range(3)]
+        if is_one_late and second:  # it ended before the iteration began, and is forgotten by itself
+            fresh.insert(1, rounds_at("late", (0, 1), start_ns[:1] - 9 * SECOND_NS, start_ns[:1] - 8 * SECOND_NS))
+        blocks += fresh
+        iterations.on_rounds(RoundTable(fresh), since_ns + SECOND_NS)
+        for sample in [one for one in samples if one.time_ns == since_ns + SECOND_NS]:
+            iteration = iterations.add(sample, was_hung=False)
+            if iteration is not None:
+                measured += 1
+                expected = RoundColumns.of(blocks).after(min(iteration.previous.ends_ns))
+                assert set(iteration.rounds.keys) == set(expected.keys)
+                assert sorted(iteration.rounds.end_ns.tolist()) == sorted(expected.end_ns.tolist())
+        iterations.forget_rounds()
+    assert measured == 3
