@@ -153,13 +153,15 @@ class Merge(Generic[EventT]):
         if not self._fresh:
             return
         blocks = [rounds for rounds, _ in self._fresh]
-        lengths = np.array([len(rounds) for rounds in blocks], np.int64)
+        lengths = np.array([len(rounds.seq) for rounds in blocks], np.int64)
         widths = np.array([len(rounds.ranks) for rounds in blocks], np.int64)
-        arrival_ns, end_ns = (
-            joined([getattr(rounds, name) for rounds in blocks], np.int64) for name in ("arrival_ns", "end_ns")
-        )
+        end_ns = joined([rounds.end_ns for rounds in blocks], np.int64)
+        times_ns = times_of(lengths, widths, end_ns, end_ns)
+        if not times_ns.all():  # of some no end is known: when they arrived matters
+            arrival_ns = joined([rounds.arrival_ns for rounds in blocks], np.int64)
+            times_ns = times_of(lengths, widths, arrival_ns, end_ns)
         watermarks_ns = np.array([watermark_ns for _, watermark_ns in self._fresh], np.int64)
-        times_ns = np.maximum(times_of(lengths, widths, arrival_ns, end_ns), np.repeat(watermarks_ns, lengths))
+        times_ns = np.maximum(times_ns, np.repeat(watermarks_ns, lengths))
         ends = np.cumsum(lengths)
         begins = ends - lengths
         first_ns, last_ns = np.minimum.reduceat(times_ns, begins), np.maximum.reduceat(times_ns, begins)

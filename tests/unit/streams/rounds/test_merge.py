@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pacehound.model.calls import Sees
 from pacehound.model.digested_pairs import DigestedPairs
 from pacehound.model.events import HostSample, Topology
 from pacehound.model.rounds import Rounds
@@ -15,6 +16,7 @@ from streams.rounds.merge import CLOSED_NS, Merge
 from streams.snapshots.schema import state_codec
 from tests.fakes.events import topology
 from tests.fakes.examples import tries
+from tests.fakes.hand_made_rounds import rounds_at
 from tests.fakes.made_pairs import drawn_pairs, pairs_of
 
 
@@ -134,3 +136,24 @@ def test_where_all_streams_of_digests_have_ended_none_are_used() -> None:
     merge.push_rounds(drawn_pairs(np.random.default_rng(1), 30))
     assert merge.take_rounds(CLOSED_NS) == []
     assert merge.first_time_ns is None
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_round_is_due_at_its_last_end_and_where_none_is_known_at_its_last_arrival(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    merge: Merge[HostSample] = Merge()
+    due: dict[str, list[int]] = {}
+    for number in range(6):
+        start_ns = rng.integers(1, 90, (4, 3))
+        end_ns = np.where(rng.random((4, 3)) < 0.6, start_ns + rng.integers(1, 9, (4, 3)), 0)
+        sees = (Sees.ALL, Sees.LAUNCH)[int(rng.integers(2))]
+        block = rounds_at(f"c{number}", (0, 1, 2), start_ns, end_ns, sees=sees)
+        merge.push_rounds(block)
+        due[block.communicator] = block.times_ns.tolist()
+    for until_ns in range(0, 110, 10):
+        for taken in merge.take_rounds(until_ns):
+            assert isinstance(taken, Rounds)
+            assert all(until_ns - 10 < time_ns <= until_ns for time_ns in taken.times_ns.tolist())
+            for time_ns in taken.times_ns.tolist():
+                due[taken.communicator].remove(time_ns)
+    assert not any(due.values())
