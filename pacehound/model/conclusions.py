@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 import msgspec
@@ -296,30 +297,34 @@ def _read_table(head: ConclusionsHead, table: pa.RecordBatch | None) -> _Columns
 
 
 def _read_rounds(heads: Sequence[RoundsHead], columns: _Columns, job: str, attempt: int) -> Iterator[Concluded]:
-    lines, cells = columns.lines, columns.cells
-    line = cell = 0
-    for head in heads:
-        shape = head.n_rounds, len(head.ranks)
-        of_lines, of_cells = slice(line, line + shape[0]), slice(cell, cell + shape[0] * shape[1])
-        line, cell = of_lines.stop, of_cells.stop
-        yield Rounds(
-            job=job,
-            attempt=attempt,
-            communicator=head.communicator,
-            source=head.source,
-            sees=Sees(head.sees),
-            is_pair=head.is_pair,
-            ranks=head.ranks,
-            seq=lines["seq"][of_lines],
-            op=lines["op"][of_lines],
-            size_bytes=lines["size_bytes"][of_lines],
-            arrival_ns=cells["arrival_ns"][of_cells].reshape(shape),
-            start_ns=cells["start_ns"][of_cells].reshape(shape),
-            end_ns=cells["end_ns"][of_cells].reshape(shape),
-            send_rate=cells["send_rate"][of_cells].reshape(shape) if head.has_send_rate else None,
-            recv_rate=cells["recv_rate"][of_cells].reshape(shape) if head.has_recv_rate else None,
-            algorithm=lines["algorithm"][of_lines] if head.has_algorithm else None,
-        )
+    lines, line, cell = columns.lines, 0, 0
+    sees = {number: Sees(number) for number in {head.sees for head in heads}}
+    for width, some in groupby(heads, key=lambda head: len(head.ranks)):
+        alike, first = list(some), line  # most are pairs, one behind the other: they are cut out of one grid
+        n_rounds = sum(head.n_rounds for head in alike)
+        begin, cell = cell, cell + n_rounds * width
+        grids = {name: values[begin:cell].reshape(n_rounds, width) for name, values in columns.cells.items()}
+        for head in alike:
+            of_lines, of_grids = slice(line, line + head.n_rounds), slice(line - first, line - first + head.n_rounds)
+            line = of_lines.stop
+            yield Rounds(
+                job=job,
+                attempt=attempt,
+                communicator=head.communicator,
+                source=head.source,
+                sees=sees[head.sees],
+                is_pair=head.is_pair,
+                ranks=head.ranks,
+                seq=lines["seq"][of_lines],
+                op=lines["op"][of_lines],
+                size_bytes=lines["size_bytes"][of_lines],
+                arrival_ns=grids["arrival_ns"][of_grids],
+                start_ns=grids["start_ns"][of_grids],
+                end_ns=grids["end_ns"][of_grids],
+                send_rate=grids["send_rate"][of_grids] if head.has_send_rate else None,
+                recv_rate=grids["recv_rate"][of_grids] if head.has_recv_rate else None,
+                algorithm=lines["algorithm"][of_lines] if head.has_algorithm else None,
+            )
 
 
 def _read_pairs(heads: Sequence[PairsHead], columns: _Columns, job: str, attempt: int) -> Iterator[Concluded]:
