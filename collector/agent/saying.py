@@ -12,7 +12,15 @@ from pacehound.model.calls import CallBatch
 from pacehound.model.column_records import ROW_BYTES
 from pacehound.model.digests import is_of_digests
 from pacehound.model.events import CommandResult, HostEvidence, HostSample, HostVitals, Markers, Progress
-from pacehound.model.flushes import MAX_FLUSH_SAID, Flush, Heartbeat, HostCall, flushes_of
+from pacehound.model.flushes import (
+    MAX_FLUSH_ROWS,
+    MAX_FLUSH_SAID,
+    Flush,
+    Heartbeat,
+    HostCall,
+    entries_of,
+    flushes_of,
+)
 from pacehound.model.operations import Operations
 from pacehound.model.routing import host_stream
 from pacehound.model.shards import shard_of
@@ -191,10 +199,17 @@ def _calls_in_one(said: Sequence[Flush]) -> list[Flush]:
     last, first = at["parts"][-1], at["promises"][0]
     rows, promised = said[last], said[first]
     # What closes is never dropped, and calls may be.
-    if last > first or _is_of_digests([rows]) or any(promise.closed for promise in promised.promises):
+    is_closing = any(promise.closed for promise in promised.promises)
+    if last > first or is_closing or _is_of_digests([rows]) or not _fit_together(rows, promised):
         return list(said)
     both = replace(rows, promises=promised.promises, heartbeat=promised.heartbeat)
     return [*said[:last], *said[last + 1 : first], both, *said[first + 1 :]]
+
+
+def _fit_together(rows: Flush, promised: Flush) -> bool:
+    """Half of what a flush may have of each is no more than it may have of one."""
+    n_said = sum(entries_of(promise) for promise in promised.promises)
+    return 2 * len(rows) <= MAX_FLUSH_ROWS and 2 * n_said <= MAX_FLUSH_SAID
 
 
 def _is_of_digests(rows: Iterable[Flush]) -> bool:

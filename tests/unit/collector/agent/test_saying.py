@@ -5,14 +5,23 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from collector.agent.outbox import Outbox
 from collector.agent.saying import in_one, outgoing_vitals
 from pacehound.model import codec
 from pacehound.model.calls import CallBatch
-from pacehound.model.events import OPTIMIZER_STEP, HostVitals, Markers, Progress, Topology
-from pacehound.model.flushes import CallPart, Flush, Heartbeat
+from pacehound.model.events import (
+    OPTIMIZER_STEP,
+    HostVitals,
+    Markers,
+    PairProgress,
+    Progress,
+    RankProgress,
+    Topology,
+)
+from pacehound.model.flushes import ALWAYS, COLUMNS, MAX_FLUSH_ROWS, MAX_FLUSH_SAID, CallPart, Flush, Heartbeat
 from pacehound.model.routing import Event
 from pacehound.model.shards import SHARD_KEY
 from tests.fakes.agent_run import AgentRun
@@ -71,6 +80,28 @@ def test_marks_stand_before_the_promise_that_calls_have_with_them() -> None:
     beat = Heartbeat(time_ns=5, communicators=(), quiet_ns=2)
     told = [calls, replace(said, markers=(marks,)), replace(said, promises=(promise,), heartbeat=beat)]
     assert list(in_one(told)) == [told[1], replace(calls, promises=(promise,), heartbeat=beat)]
+
+
+def test_calls_and_promises_that_are_much_together_stay_apart() -> None:
+    """A message has as many of either as fits what Kafka takes at once."""
+    said = Flush(job="j", attempt=0, host="h", shard=0)
+    n_rows = MAX_FLUSH_ROWS // 2
+    of_whom = {"job": "j", "attempt": 0, "host": "h", "communicator": "c"}
+    promise = replace(said, promises=(Progress(**of_whom, time_ns=5, ranks=()),))
+    pairs = tuple(
+        PairProgress(peer=peer, direction="send", last_launched=1, last_completed=1)
+        for peer in range(MAX_FLUSH_SAID // 2)
+    )
+    many = RankProgress(rank=0, last_launched=1, last_completed=1, pairs=pairs)
+
+    def calls(n: int) -> Flush:
+        part = CallPart(communicator="c", source="nccl", ordinal=0, sees=3, n_rows=n)
+        return replace(said, parts=(part,), columns={name: np.zeros(n, COLUMNS[name]) for name in ALWAYS})
+
+    assert len(list(in_one([calls(n_rows), promise]))) == 1
+    assert len(list(in_one([calls(n_rows + 1), promise]))) == 2
+    much = replace(said, promises=(Progress(**of_whom, time_ns=5, ranks=(many,)),))
+    assert len(list(in_one([calls(1), much]))) == 2
 
 
 def test_calls_that_are_dropped_leave_no_promise_behind_them(tmp_path: Path) -> None:
