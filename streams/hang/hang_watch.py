@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, compress
 from typing import Any
 
 import numpy as np
@@ -140,7 +140,7 @@ class HangWatch(Watch):
 
     def on_rounds(self, arrived: RoundTable) -> None:
         """Whose calls of an iteration have ended has moved: agents that tell of iterations need not say it again."""
-        digests = [block for block in arrived.blocks if block.is_digest]
+        digests = list(compress(arrived.blocks, arrived.is_digest))
         if not digests and not arrived.pairs:
             return
         of_blocks = np.fromiter(chain.from_iterable(block.ranks * len(block) for block in digests), np.int64)

@@ -7,6 +7,8 @@ from collections.abc import Collection
 import numpy as np
 import numpy.typing as npt
 
+from streams.rounds.room import with_room
+
 Int64Array = npt.NDArray[np.int64]
 
 
@@ -42,11 +44,9 @@ class RankMoves:
     def reserve(self, rank: int) -> None:
         """Make room for a rank and all below it."""
         self._length = max(self._length, rank + 1)
-        missing = self._length - len(self._counters)
-        if missing > 0:
-            more = np.zeros(max(missing, len(self._counters)), np.int64)
-            self._counters = np.concatenate([self._counters, more])
-            self._advanced_ns = np.concatenate([self._advanced_ns, more])
+        if self._length > len(self._counters):
+            self._counters = with_room(self._counters, self._length)
+            self._advanced_ns = with_room(self._advanced_ns, self._length)
             self._open_items()
 
     def have_moved(self, ranks: Collection[int], time_ns: int) -> None:

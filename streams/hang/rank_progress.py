@@ -29,6 +29,7 @@ from pacehound.model.events import (
     Topology,
 )
 from streams.rounds.edges import SeenEdges
+from streams.rounds.room import with_room
 from streams.rounds.signatures import packed_signature_of
 
 Int64Array = npt.NDArray[np.int64]
@@ -337,7 +338,7 @@ class ProgressTable:
         self.sequences.append(sequence)
         self._length += len(ranks)
         if self._length > len(self._columns["rank"]):
-            self._grow(len(ranks))
+            self._grow()
         items = self._items
         for slot, rank in enumerate(ranks, first):
             items.rank[slot] = rank
@@ -345,11 +346,11 @@ class ProgressTable:
         self._index(sequence)
         return first
 
-    def _grow(self, missing: int) -> None:
-        """Make room for twice as many slots, or for as many more as are missing."""
+    def _grow(self) -> None:
+        """Make room for all slots, and for new ones."""
         for name, column in self._columns.items():
-            more = np.full(max(len(column), missing), _UNHEARD.get(name, 0), np.int64)
-            self._columns[name] = np.concatenate([column, more])
+            self._columns[name] = grown = with_room(column, self._length)
+            grown[len(column) :] = _UNHEARD.get(name, 0)
         self._items = _Items.of(self._columns)
 
     def _index(self, sequence: CallSequence) -> None:

@@ -199,7 +199,7 @@ API void rows_put(const struct some *some, const struct rows *rows, bool is_pair
 }
 
 /* Write which of the first `n_lines` are complete and not closed; returns how many. */
-API int64_t grid_complete(const struct grid *grid, int64_t n_lines, int64_t *lines)
+static int64_t grid_complete(const struct grid *grid, int64_t n_lines, int64_t *lines)
 {
     int64_t n = 0;
     for (int64_t line = 0; line < n_lines; line++) {

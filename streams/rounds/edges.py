@@ -38,10 +38,8 @@ class SeenEdges:
 
     def add(self, progress: Progress) -> None:
         """Take in the edges that a host tells of, each of them once."""
-        if not progress.edges:
-            return
-        channels = self._edges.setdefault(progress.communicator, {})
         for edge in progress.edges:
+            channels = self._edges.setdefault(progress.communicator, {})
             channels.setdefault((edge.algorithm, edge.channel), set()).add((edge.sender, edge.receiver))
 
     def of_channel(self, communicator: str, algorithm: str, channel: int) -> frozenset[Edge]:
