@@ -297,16 +297,20 @@ def _read_table(head: ConclusionsHead, table: pa.RecordBatch | None) -> _Columns
 
 
 def _read_rounds(heads: Sequence[RoundsHead], columns: _Columns, job: str, attempt: int) -> Iterator[Concluded]:
-    lines, line, cell = columns.lines, 0, 0
     sees = {number: Sees(number) for number in {head.sees for head in heads}}
+    line = cell = 0
     for width, some in groupby(heads, key=lambda head: len(head.ranks)):
-        alike, first = list(some), line  # most are pairs, one behind the other: they are cut out of one grid
+        alike = list(some)  # most are pairs, one behind the other: they are cut out of one grid
         n_rounds = sum(head.n_rounds for head in alike)
-        begin, cell = cell, cell + n_rounds * width
-        grids = {name: values[begin:cell].reshape(n_rounds, width) for name, values in columns.cells.items()}
+        lines = {name: values[line : line + n_rounds] for name, values in columns.lines.items()}
+        grids = {
+            name: values[cell : cell + n_rounds * width].reshape(n_rounds, width)
+            for name, values in columns.cells.items()
+        }
+        line, cell, begin = line + n_rounds, cell + n_rounds * width, 0
         for head in alike:
-            of_lines, of_grids = slice(line, line + head.n_rounds), slice(line - first, line - first + head.n_rounds)
-            line = of_lines.stop
+            own = slice(begin, begin + head.n_rounds)
+            begin = own.stop
             yield Rounds(
                 job=job,
                 attempt=attempt,
@@ -315,15 +319,7 @@ def _read_rounds(heads: Sequence[RoundsHead], columns: _Columns, job: str, attem
                 sees=sees[head.sees],
                 is_pair=head.is_pair,
                 ranks=head.ranks,
-                seq=lines["seq"][of_lines],
-                op=lines["op"][of_lines],
-                size_bytes=lines["size_bytes"][of_lines],
-                arrival_ns=grids["arrival_ns"][of_grids],
-                start_ns=grids["start_ns"][of_grids],
-                end_ns=grids["end_ns"][of_grids],
-                send_rate=grids["send_rate"][of_grids] if head.has_send_rate else None,
-                recv_rate=grids["recv_rate"][of_grids] if head.has_recv_rate else None,
-                algorithm=lines["algorithm"][of_lines] if head.has_algorithm else None,
+                **_cut_out(head, lines, grids, own),
             )
 
 
@@ -347,16 +343,28 @@ def _read_pairs(heads: Sequence[PairsHead], columns: _Columns, job: str, attempt
             communicators=head.communicators,
             communicator=lines["communicator"][own],
             ranks=ranks,
-            seq=lines["seq"][own],
-            op=lines["op"][own],
-            size_bytes=lines["size_bytes"][own],
-            arrival_ns=cells["arrival_ns"][own],
-            start_ns=cells["start_ns"][own],
-            end_ns=cells["end_ns"][own],
-            send_rate=cells["send_rate"][own] if head.has_send_rate else None,
-            recv_rate=cells["recv_rate"][own] if head.has_recv_rate else None,
-            algorithm=lines["algorithm"][own] if head.has_algorithm else None,
+            **_cut_out(head, lines, cells, own),
         )
+
+
+def _cut_out(
+    head: RoundsHead | PairsHead,
+    lines: dict[str, npt.NDArray[Any]],
+    grids: dict[str, npt.NDArray[Any]],
+    own: slice,
+) -> dict[str, Any]:
+    """What rounds and digests of pairs have of a table (`pacehound.model.rounds.COLUMNS`)."""
+    return {
+        "seq": lines["seq"][own],
+        "op": lines["op"][own],
+        "size_bytes": lines["size_bytes"][own],
+        "arrival_ns": grids["arrival_ns"][own],
+        "start_ns": grids["start_ns"][own],
+        "end_ns": grids["end_ns"][own],
+        "send_rate": grids["send_rate"][own] if head.has_send_rate else None,
+        "recv_rate": grids["recv_rate"][own] if head.has_recv_rate else None,
+        "algorithm": lines["algorithm"][own] if head.has_algorithm else None,
+    }
 
 
 def _flat(column: pa.Array, name: str, widths: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
