@@ -11,9 +11,9 @@ from functools import cached_property
 from typing import cast
 
 from pacehound.errors import PartlyRefused
-from pacehound.model.digested_pairs import DigestedPairs
 from pacehound.model.events import Watermark
 from pacehound.model.flushes import Flush
+from pacehound.model.pair_rounds import PairRounds
 from pacehound.model.rounds import Rounds
 from pacehound.model.routing import Event, host_stream, route
 from pacehound.settings import Settings
@@ -73,7 +73,7 @@ class Pipeline:
         for result in results:
             if isinstance(result, (Rounds, Watermark)):
                 out.append(result)
-            elif isinstance(result, DigestedPairs):
+            elif isinstance(result, PairRounds):
                 out += result.by_pair()
             out += self._job(event.job).on_event(result)
         self._finish(event.job, event.attempt)

@@ -3,13 +3,16 @@
 Rounds of many communicators travel as one table, a line for each round and in it a list with a place for each rank;
 everything else as JSON. Their order is that in which they were concluded. Digests of pairs are lines of the same table,
 behind those of rounds, which say themselves whose they are.
+
+Other rounds of pairs are written as those of each pair by itself, which is how they were told before they were one
+object, and read as one where they follow each other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Any
 
 import msgspec
@@ -20,7 +23,7 @@ import pyarrow as pa
 from pacehound.errors import InvalidEvent, MalformedMessage
 from pacehound.model.calls import Sees
 from pacehound.model.columns import numbers, values_of
-from pacehound.model.digested_pairs import DigestedPairs
+from pacehound.model.digests import is_of_digests
 from pacehound.model.events import (
     MAX_WORLD_RANKS,
     HostVitals,
@@ -34,19 +37,12 @@ from pacehound.model.events import (
 from pacehound.model.flushes import entries_of
 from pacehound.model.identity import event_id
 from pacehound.model.int64 import Int64
+from pacehound.model.pair_rounds import PairRounds
 from pacehound.model.rounds import Rounds
 from pacehound.model.spans import SpannedTopology, in_full, in_short
 
 Concluded = (
-    Rounds
-    | Progress
-    | Watermark
-    | IterationSample
-    | Markers
-    | Topology
-    | SignatureMismatch
-    | DigestedPairs
-    | HostVitals
+    Rounds | Progress | Watermark | IterationSample | Markers | Topology | SignatureMismatch | PairRounds | HostVitals
 )
 
 _KINDS: dict[str, type] = {
@@ -57,7 +53,7 @@ _KINDS: dict[str, type] = {
     "markers": Markers,
     "topologies": Topology,
     "mismatches": SignatureMismatch,
-    "pairs": DigestedPairs,
+    "pairs": PairRounds,
     "vitals": HostVitals,
 }
 _FIELD_OF = {kind: name for name, kind in _KINDS.items()}
@@ -77,7 +73,7 @@ _ENTRY_CELLS = 5
 def cells_of(one: Concluded) -> int:
     """How much it takes of a message: rounds times ranks, of 24 to 40 bytes each, and what takes as much of others."""
     match one:
-        case Rounds() | DigestedPairs():
+        case Rounds() | PairRounds():
             return one.arrival_ns.size
         case Topology() | Markers() | Progress():
             return _ENTRY_CELLS * entries_of(one)
@@ -108,6 +104,14 @@ class Conclusions:
     def time_ns(self) -> int:
         """Of the last of them; a stream that has ended has no time."""
         return max((one.time_ns for one in self.said if not isinstance(one, Watermark)), default=0)
+
+    def rounds(self) -> Iterator[Rounds]:
+        """Those of each communicator and each pair."""
+        for one in self.said:
+            if isinstance(one, Rounds):
+                yield one
+            elif isinstance(one, PairRounds):
+                yield from one.by_pair()
 
     def identity(self) -> str:
         """Names what it holds."""
@@ -170,22 +174,24 @@ class ConclusionsHead:
 def head_of(conclusions: Conclusions) -> ConclusionsHead:
     """All but the table."""
     by_field: dict[str, list[Any]] = {name: [] for name in _KINDS}
+    order: list[int] = []
     for one in conclusions.said:
-        by_field[_FIELD_OF[type(one)]].append(_line_head(one) if isinstance(one, (Rounds, DigestedPairs)) else one)
-    order = tuple(_NUMBER_OF[type(one)] for one in conclusions.said)
+        if isinstance(one, PairRounds) and not one.is_digest:
+            heads = _heads_by_pair(one)
+            by_field[_FIELD_OF[Rounds]] += heads
+            order += [_NUMBER_OF[Rounds]] * len(heads)
+            continue
+        by_field[_FIELD_OF[type(one)]].append(_line_head(one) if isinstance(one, (Rounds, PairRounds)) else one)
+        order.append(_NUMBER_OF[type(one)])
     by_field["topologies"], by_field["spanned"] = map(list, in_short(by_field["topologies"]))
     fields: dict[str, Any] = {name: tuple(found) for name, found in by_field.items()}
     fields |= {name: msgspec.UNSET for name in ("pairs", "vitals") if not fields[name]}
-    return ConclusionsHead(order=order, **fields)
+    return ConclusionsHead(order=tuple(order), **fields)
 
 
-def _line_head(of: Rounds | DigestedPairs) -> RoundsHead | PairsHead:
-    columns = {
-        "has_send_rate": of.send_rate is not None,
-        "has_recv_rate": of.recv_rate is not None,
-        "has_algorithm": of.algorithm is not None,
-    }
-    if isinstance(of, DigestedPairs):
+def _line_head(of: Rounds | PairRounds) -> RoundsHead | PairsHead:
+    columns = _columns_told(of)
+    if isinstance(of, PairRounds):
         return PairsHead(
             source=of.source, sees=of.sees.value, communicators=of.communicators, n_lines=len(of), **columns
         )
@@ -200,11 +206,39 @@ def _line_head(of: Rounds | DigestedPairs) -> RoundsHead | PairsHead:
     )
 
 
+def _heads_by_pair(pairs: PairRounds) -> list[RoundsHead]:
+    """One for each pair, in order."""
+    begins = pairs.begins
+    columns = _columns_told(pairs)
+    whose = (pairs.communicator[begins].tolist(), pairs.ranks[begins].tolist())
+    lengths = np.diff(begins, append=len(pairs)).tolist()
+    return [
+        RoundsHead(
+            communicator=pairs.communicators[communicator],
+            source=pairs.source,
+            sees=pairs.sees.value,
+            ranks=tuple(ranks),
+            n_rounds=n_rounds,
+            is_pair=True,
+            **columns,
+        )
+        for communicator, ranks, n_rounds in zip(*whose, lengths, strict=True)
+    ]
+
+
+def _columns_told(of: Rounds | PairRounds) -> dict[str, bool]:
+    return {
+        "has_send_rate": of.send_rate is not None,
+        "has_recv_rate": of.recv_rate is not None,
+        "has_algorithm": of.algorithm is not None,
+    }
+
+
 def rounds_table(conclusions: Conclusions) -> pa.RecordBatch | None:
     """The rounds, and behind them the digests of pairs, as they travel; `None` where there are none."""
-    pairs = [one for one in conclusions.said if isinstance(one, DigestedPairs)]
-    rounds = [one for one in conclusions.said if isinstance(one, Rounds)]
-    blocks: list[Rounds | DigestedPairs] = [*rounds, *pairs]
+    with_lines = [one for one in conclusions.said if isinstance(one, (Rounds, PairRounds))]
+    pairs = [one for one in with_lines if isinstance(one, PairRounds) and one.is_digest]
+    blocks = [*(one for one in with_lines if isinstance(one, Rounds) or not one.is_digest), *pairs]
     if not blocks:
         return None
     widths = np.repeat([block.arrival_ns.shape[1] for block in blocks], [len(block) for block in blocks])
@@ -236,7 +270,7 @@ def time_with(conclusions: Conclusions, table: pa.RecordBatch | None) -> int:
     ends_ns = values_of(table.column("end_ns").values) if table is not None else np.zeros(0, np.int64)
     if not len(ends_ns) or ends_ns.min() <= 0:
         return conclusions.time_ns
-    others = (one.time_ns for one in conclusions.said if not isinstance(one, (Watermark, Rounds, DigestedPairs)))
+    others = (one.time_ns for one in conclusions.said if not isinstance(one, (Watermark, Rounds, PairRounds)))
     return max(int(ends_ns.max()), *others, 0)
 
 
@@ -249,21 +283,26 @@ def read_conclusions(head: ConclusionsHead, table: pa.RecordBatch | None, *, job
         They contradict themselves.
 
     """
-    with_columns = (Rounds, DigestedPairs)
+    if head.n_said != len(head.order) or not set(head.order) <= set(_NUMBER_OF.values()):
+        raise InvalidEvent(f"conclusions say that they are {len(head.order)}, and are {head.n_said}")
+    with_columns = (Rounds, PairRounds)
     waiting: dict[int, Iterator[Concluded]] = {
         _NUMBER_OF[kind]: iter(getattr(head, name) or ()) for name, kind in _KINDS.items() if kind not in with_columns
     }
     waiting[_NUMBER_OF[Topology]] = iter(in_full(head.topologies, head.spanned, job=job, attempt=attempt))
     columns = _read_table(head, table)
-    waiting[_NUMBER_OF[Rounds]] = _read_rounds(head.rounds, columns, job, attempt)
-    waiting[_NUMBER_OF[DigestedPairs]] = _read_pairs(head.pairs or (), columns, job, attempt)
-    if head.n_said != len(head.order) or not set(head.order) <= waiting.keys():
-        raise InvalidEvent(f"conclusions say that they are {len(head.order)}, and are {head.n_said}")
-    try:
-        said = tuple(next(waiting[number]) for number in head.order)
-    except RuntimeError as error:  # the end of one of them
-        raise InvalidEvent("conclusions are of other kinds than they say") from error
-    return Conclusions(job=job, attempt=attempt, said=said)
+    waiting[_NUMBER_OF[PairRounds]] = _read_digests_of_pairs(head.pairs or (), columns, job, attempt)
+    rounds = _RoundsReader(head.rounds, columns, job, attempt)
+    said: list[Concluded] = []
+    for number, run in groupby(head.order):
+        n = sum(1 for _ in run)
+        if number == _NUMBER_OF[Rounds]:
+            said += rounds.read(n)
+        elif len(found := list(islice(waiting[number], n))) == n:
+            said += found
+        else:
+            raise InvalidEvent("conclusions are of other kinds than they say")
+    return Conclusions(job=job, attempt=attempt, said=tuple(said))
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,53 +335,106 @@ def _read_table(head: ConclusionsHead, table: pa.RecordBatch | None) -> _Columns
     return _Columns(lines, cells, sum(one.n_rounds for one in head.rounds))
 
 
-def _read_rounds(heads: Sequence[RoundsHead], columns: _Columns, job: str, attempt: int) -> Iterator[Concluded]:
-    sees = {number: Sees(number) for number in {head.sees for head in heads}}
-    line = cell = 0
-    for width, some in groupby(heads, key=lambda head: len(head.ranks)):
-        alike = list(some)  # most are pairs, one behind the other: they are cut out of one grid
-        n_rounds = sum(head.n_rounds for head in alike)
-        lines = {name: values[line : line + n_rounds] for name, values in columns.lines.items()}
-        grids = {
-            name: values[cell : cell + n_rounds * width].reshape(n_rounds, width)
-            for name, values in columns.cells.items()
-        }
-        line, cell, begin = line + n_rounds, cell + n_rounds * width, 0
-        for head in alike:
+class _RoundsReader:
+    """Cuts rounds out of a table, in the order of their heads: those of pairs that follow each other as one object."""
+
+    def __init__(self, heads: Sequence[RoundsHead], columns: _Columns, job: str, attempt: int) -> None:
+        self._heads = heads
+        self._columns = columns
+        self._whose: dict[str, Any] = {"job": job, "attempt": attempt}
+        self._n_read = self._line = self._cell = 0
+
+    def read(self, n: int) -> Iterator[Rounds | PairRounds]:
+        """Those of the next heads."""
+        heads = self._heads[self._n_read : self._n_read + n]
+        if len(heads) < n:
+            raise InvalidEvent("conclusions are of other kinds than they say")
+        self._n_read += n
+        for (width, is_pair), some in groupby(heads, key=_shape_of):
+            alike = list(some)
+            n_rounds = sum(head.n_rounds for head in alike)
+            lines = {name: values[self._line : self._line + n_rounds] for name, values in self._columns.lines.items()}
+            grids = {
+                name: values[self._cell : self._cell + n_rounds * width].reshape(n_rounds, width)
+                for name, values in self._columns.cells.items()
+            }
+            self._line, self._cell = self._line + n_rounds, self._cell + n_rounds * width
+            yield from (self._pairs if is_pair else self._each)(alike, lines, grids)
+
+    def _each(
+        self, heads: Sequence[RoundsHead], lines: dict[str, npt.NDArray[Any]], grids: dict[str, npt.NDArray[Any]]
+    ) -> Iterator[Rounds]:
+        begin = 0
+        for head in heads:
             own = slice(begin, begin + head.n_rounds)
             begin = own.stop
             yield Rounds(
-                job=job,
-                attempt=attempt,
+                **self._whose,
                 communicator=head.communicator,
                 source=head.source,
-                sees=sees[head.sees],
+                sees=Sees(head.sees),
                 is_pair=head.is_pair,
                 ranks=head.ranks,
                 **_cut_out(head, lines, grids, own),
             )
 
+    def _pairs(
+        self, heads: Sequence[RoundsHead], lines: dict[str, npt.NDArray[Any]], grids: dict[str, npt.NDArray[Any]]
+    ) -> Iterator[PairRounds]:
+        """One for each source, as nearly always all have."""
+        begin = 0
+        for _, some in groupby(heads, key=_told_alike):
+            alike = list(some)
+            lengths = [head.n_rounds for head in alike]
+            own = slice(begin, begin + sum(lengths))
+            begin = own.stop
+            names = {name: at for at, name in enumerate(dict.fromkeys(head.communicator for head in alike))}
+            yield PairRounds(
+                **self._whose,
+                source=alike[0].source,
+                sees=Sees(alike[0].sees),
+                communicators=tuple(names),
+                communicator=np.repeat([names[head.communicator] for head in alike], lengths),
+                ranks=_world_ranks(np.repeat([head.ranks for head in alike], lengths, axis=0)),
+                **_cut_out(alike[0], lines, grids, own),
+            )
 
-def _read_pairs(heads: Sequence[PairsHead], columns: _Columns, job: str, attempt: int) -> Iterator[Concluded]:
+
+def _shape_of(head: RoundsHead) -> tuple[int, bool]:
+    return len(head.ranks), head.is_pair and len(head.ranks) == 2
+
+
+def _told_alike(head: RoundsHead) -> tuple[str, int, bool, bool, bool]:
+    return head.source, head.sees, head.has_send_rate, head.has_recv_rate, head.has_algorithm
+
+
+def _world_ranks(ranks: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Who reads them makes room for as many ranks as the largest."""
+    if ranks.size and not 0 <= ranks.min() <= ranks.max() < MAX_WORLD_RANKS:
+        raise InvalidEvent(f"rounds of pairs are of ranks outside 0..{MAX_WORLD_RANKS - 1}")
+    return ranks
+
+
+def _read_digests_of_pairs(
+    heads: Sequence[PairsHead], columns: _Columns, job: str, attempt: int
+) -> Iterator[PairRounds]:
     lines = {name: values[columns.first_of_pairs :] for name, values in columns.lines.items()}
     n_lines = sum(head.n_lines for head in heads)
     cells = {name: values[len(values) - 2 * n_lines :].reshape(-1, 2) for name, values in columns.cells.items()}
     line = 0
     for head in heads:
+        if not is_of_digests(head.source):
+            raise InvalidEvent(f"digests of pairs have the source {head.source!r}, which is none of digests")
         own = slice(line, line + head.n_lines)
         line = own.stop
-        ranks = np.column_stack((lines["sender"][own], lines["receiver"][own]))
-        # Who reads them makes room for as many ranks as the largest.
-        if ranks.size and not 0 <= ranks.min() <= ranks.max() < MAX_WORLD_RANKS:
-            raise InvalidEvent(f"digests of pairs are of ranks outside 0..{MAX_WORLD_RANKS - 1}")
-        yield DigestedPairs(
+        yield PairRounds(
             job=job,
             attempt=attempt,
             source=head.source,
             sees=Sees(head.sees),
             communicators=head.communicators,
             communicator=lines["communicator"][own],
-            ranks=ranks,
+            ranks=_world_ranks(np.column_stack((lines["sender"][own], lines["receiver"][own]))),
             **_cut_out(head, lines, cells, own),
         )
 
@@ -353,7 +445,7 @@ def _cut_out(
     grids: dict[str, npt.NDArray[Any]],
     own: slice,
 ) -> dict[str, Any]:
-    """What rounds and digests of pairs have of a table (`pacehound.model.rounds.COLUMNS`)."""
+    """What rounds have of a table (`pacehound.model.rounds.COLUMNS`)."""
     return {
         "seq": lines["seq"][own],
         "op": lines["op"][own],

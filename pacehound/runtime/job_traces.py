@@ -22,6 +22,7 @@ from pacehound.bus import Message
 from pacehound.bus.otlp_incidents import closed_span, context_of_incident, decision_span, named_ranks, opened_span
 from pacehound.bus.otlp_spans import spans_of_rounds
 from pacehound.clock import Clock
+from pacehound.model.conclusions import Conclusions
 from pacehound.model.events import Decision, Incident
 from pacehound.model.rounds import Rounds
 from pacehound.model.routing import Event
@@ -146,8 +147,9 @@ class JobTraces(EventWorker):
 
     def on_event(self, event: Event, message: Message) -> list[Event]:
         """Take one in."""
-        if isinstance(event, Rounds):
-            self.on_rounds(event)
+        if isinstance(event, (Rounds, Conclusions)):  # on Kafka stage one tells of them among its conclusions
+            for rounds in event.rounds() if isinstance(event, Conclusions) else (event,):
+                self.on_rounds(rounds)
             return []
         with self._lock:
             if isinstance(event, Incident):

@@ -141,11 +141,12 @@ class HangWatch(Watch):
     def on_rounds(self, arrived: RoundTable) -> None:
         """Whose calls of an iteration have ended has moved: agents that tell of iterations need not say it again."""
         digests = list(compress(arrived.blocks, arrived.is_digest))
-        if not digests and not arrived.pairs:
+        of_pairs = [pairs for pairs in arrived.pairs if pairs.is_digest]
+        if not digests and not of_pairs:
             return
         of_blocks = np.fromiter(chain.from_iterable(block.ranks * len(block) for block in digests), np.int64)
-        ranks = np.concatenate([of_blocks, *(pairs.ranks.reshape(-1) for pairs in arrived.pairs)])
-        ends_ns = [*(block.end_ns for block in digests), *(pairs.end_ns for pairs in arrived.pairs)]
+        ranks = np.concatenate([of_blocks, *(pairs.ranks.reshape(-1) for pairs in of_pairs)])
+        ends_ns = [*(block.end_ns for block in digests), *(pairs.end_ns for pairs in of_pairs)]
         self.host_reports.forget_stacks(self._moves.have_moved_by(ranks, joined(ends_ns, np.int64)))
 
     def hear(self, event: Heard, step: int | None) -> list[Finding]:

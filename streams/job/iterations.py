@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from itertools import chain, compress
 from typing import Any
 
-from pacehound.model.digested_pairs import DigestedPairs
 from pacehound.model.events import Finding, Instant, IterationSample, Topology
 from pacehound.model.evidence.levels import TooShort
 from pacehound.model.identity import event_id
+from pacehound.model.pair_rounds import PairRounds
 from pacehound.model.rounds import Rounds
 from pacehound.model.short_job import not_judged
 from streams.job.thresholds import (
@@ -49,12 +49,12 @@ class JobIterations:
         self._planned_count = 0
         self._previous: IterationSample | None = None
         self._before_previous: IterationSample | None = None
-        self._rounds: list[Rounds | DigestedPairs] = []  # of the iteration that is going on
+        self._rounds: list[Rounds | PairRounds] = []  # of the iteration that is going on
         self._last_ns: list[int] = []  # the event time of each of them
         self._columns = RoundColumns.of([])  # of the first of them, as far as the last iteration needed them
         self._n_in_columns = 0
         self._tables: list[RoundTable] = []  # of the others, where those of all of them are kept
-        self._rounds_before: list[Rounds | DigestedPairs] = []  # and those from which these were left when it began
+        self._rounds_before: list[Rounds | PairRounds] = []  # and those from which these were left when it began
         self._step_times_s: deque[float] = deque(maxlen=PACE_ITERATIONS)
         self._ascending_s: list[float] = []  # the same, for their median is asked for at each of them
         self._recurring: RecurringIterations | None = None  # while no optimizer step is seen
@@ -111,8 +111,7 @@ class JobIterations:
         self._rounds += [*arrived.blocks, *arrived.pairs]
         self._last_ns += [*arrived.last_ns, *(pairs.time_ns for pairs in arrived.pairs)]
         self._tables += [arrived] if arrived.n_parts else []
-        # Where digests are told of steps are marked: nothing that recurs in those of pairs would count.
-        return [] if self._recurring is None else self._recurring.add(arrived.blocks, until_ns)
+        return [] if self._recurring is None else self._recurring.add([*arrived.blocks, *arrived.pairs], until_ns)
 
     def are_marked(self) -> None:
         """Optimizer steps are seen, or will be: nothing that recurs counts."""
@@ -211,8 +210,8 @@ class JobIterations:
         """A step of time is over: keep the rounds of the iteration that is going on, however long it is.
 
         Before the first they are those of a minute.
-        What is kept of one block, or of the digests of pairs in one step of time, is all or nothing: a round from
-        before the iteration does no harm.
+        What is kept of one block, or of the rounds of pairs in one step of time, is all or nothing: a round from before
+        the iteration does no harm.
         """
         if self._previous is not None:
             keep_ns = min(self._previous.ends_ns)
@@ -233,7 +232,7 @@ class JobIterations:
         begins, before = self._previous, self._before_previous
         known = {id(rounds) for rounds in self._rounds}
         both = [*(rounds for rounds in self._rounds_before if id(rounds) not in known), *self._rounds]
-        pairs = chain.from_iterable(some.by_pair() for some in both if isinstance(some, DigestedPairs))
+        pairs = chain.from_iterable(some.by_pair() for some in both if isinstance(some, PairRounds))
         return LastIterations(
             rounds=[*(rounds for rounds in both if isinstance(rounds, Rounds)), *pairs],
             begins_ns=dict(zip(begins.ranks, begins.ends_ns, strict=True)),

@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from functools import partial
 
-from pacehound.model.digested_pairs import DigestedPairs
 from pacehound.model.events import (
     Changepoint,
     Finding,
@@ -27,6 +26,7 @@ from pacehound.model.events import (
 )
 from pacehound.model.evidence.leaving import JobShape
 from pacehound.model.operations import Operations
+from pacehound.model.pair_rounds import PairRounds
 from pacehound.model.rounds import Rounds
 from pacehound.model.routing import HOST_STREAM, host_stream
 from pacehound.settings import Settings
@@ -118,7 +118,7 @@ class JobOperator:
     def on_stage_one(self, event: StageOneEvent) -> list[StageTwoEvent]:
         """One event of a communicator."""
         match event:
-            case Rounds() | DigestedPairs():
+            case Rounds() | PairRounds():
                 self._merge.push_rounds(event)
                 return []
             case Watermark():

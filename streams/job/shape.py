@@ -14,11 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from pacehound.model.calls import OPS
-from pacehound.model.digested_pairs import DigestedPairs
 from pacehound.model.events import HALTS, Finding, Topology
 from pacehound.model.evidence import Evidence, merged
 from pacehound.model.evidence.leaving import JobShape, Left, Process
 from pacehound.model.evidence.machines import Gpu, HostSilent
+from pacehound.model.pair_rounds import PairRounds
 from pacehound.model.rounds import Rounds
 from streams.job.thresholds import MOST_GROUPS, MOST_PAIRS, SHAPE_STEPS, SHAPE_TIMES
 from streams.rounds.round_table import RoundTable
@@ -86,7 +86,7 @@ class ShapeWatch:
         for pairs in arrived.pairs:
             self._on_pairs(pairs)
 
-    def _on_pairs(self, pairs: DigestedPairs) -> None:
+    def _on_pairs(self, pairs: PairRounds) -> None:
         """Of more of them than a layout is read of nobody looks at each."""
         if self._is_full:
             return

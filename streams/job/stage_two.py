@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pacehound.errors import InvalidEvent
 from pacehound.model.conclusions import Conclusions
-from pacehound.model.digested_pairs import DigestedPairs
 from pacehound.model.events import (
     HostEvidence,
     HostSample,
@@ -20,6 +19,7 @@ from pacehound.model.events import (
 )
 from pacehound.model.evidence.leaving import JobShape
 from pacehound.model.operations import Operations
+from pacehound.model.pair_rounds import PairRounds
 from pacehound.model.rounds import Rounds
 from pacehound.model.routing import HOST_STREAM, Event
 from pacehound.settings import Settings
@@ -74,7 +74,7 @@ class StageTwo:
         """Nothing of this attempt is used any more."""
         return attempt in self._ended
 
-    def on_event(self, event: Event | DigestedPairs) -> list[StageTwoEvent]:
+    def on_event(self, event: Event | PairRounds) -> list[StageTwoEvent]:
         """One event of stage one; what it leads to, in order.
 
         Raises
@@ -95,7 +95,7 @@ class StageTwo:
         operator = self.attempts.get(attempt)
         return None if operator is None else operator.layout
 
-    def _on_event(self, event: Event | DigestedPairs) -> list[StageTwoEvent]:
+    def _on_event(self, event: Event | PairRounds) -> list[StageTwoEvent]:
         match event:
             case Conclusions():
                 return self._on_conclusions(event)
@@ -117,7 +117,7 @@ class StageTwo:
                 operator = self._attempt(event.attempt)
                 return self._finish(event.attempt, operator.on_host_silence(event.stream, event.time_ns))
             case (
-                Rounds() | DigestedPairs() | SignatureMismatch() | IterationSample() | Progress()
+                Rounds() | PairRounds() | SignatureMismatch() | IterationSample() | Progress()
                 | Topology() | Markers() | Watermark()
             ):  # fmt: skip
                 return self._finish(event.attempt, self._attempt(event.attempt).on_stage_one(event))
@@ -130,7 +130,7 @@ class StageTwo:
         for one in event.said:
             operator = self.attempts.get(event.attempt)
             # Of thousands of these many come at once, and most lead to nothing.
-            if operator is not None and isinstance(one, (Rounds, DigestedPairs, Progress)):
+            if operator is not None and isinstance(one, (Rounds, PairRounds, Progress)):
                 operator.on_stage_one(one)  # no time passes with them, and nothing follows yet
             elif operator is not None and isinstance(one, Watermark):
                 said += self._returns.told(self._finish(event.attempt, operator.on_stage_one(one)))

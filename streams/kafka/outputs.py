@@ -13,9 +13,9 @@ from pacehound.bus.kafka import MAX_MESSAGE_BYTES
 from pacehound.errors import InvalidEvent
 from pacehound.model import codec
 from pacehound.model.conclusions import Concluded, Conclusions, cells_of
-from pacehound.model.digested_pairs import DigestedPairs
 from pacehound.model.events import Tick
 from pacehound.model.flushes import Flush
+from pacehound.model.pair_rounds import PairRounds
 from pacehound.model.routing import Event
 from pacehound.model.shards import SHARD_KEY
 
@@ -30,17 +30,17 @@ class Followed(NamedTuple):
     """An event, and what follows from it."""
 
     event: Event
-    results: Sequence[Event | DigestedPairs]
+    results: Sequence[Event | PairRounds]
 
 
 def told(followed: Iterable[Followed]) -> Iterator[Event]:
     """What follows from some events, in order: from those of a shard at once, from anything else as it is.
 
-    Digests of pairs are said among conclusions alone, whatever they follow from.
+    Rounds of pairs are said among conclusions alone, whatever they follow from.
     """
     for (job, attempt, is_of_shard), some in groupby(followed, _whose):
         results = [result for one in some for result in one.results]
-        if results and (is_of_shard or any(isinstance(result, DigestedPairs) for result in results)):
+        if results and (is_of_shard or any(isinstance(result, PairRounds) for result in results)):
             yield from _concluded(job, attempt, results)
         else:
             yield from cast(Sequence[Event], results)
@@ -85,7 +85,7 @@ def _whose(one: Followed) -> tuple[str, int, bool]:
     return event.job, event.attempt, is_of_shard
 
 
-def _concluded(job: str, attempt: int, results: Sequence[Event | DigestedPairs]) -> list[Event]:
+def _concluded(job: str, attempt: int, results: Sequence[Event | PairRounds]) -> list[Event]:
     said: list[Event | list[Concluded]] = []
     portion: list[Concluded] | None = None
     n_cells = 0
@@ -104,11 +104,11 @@ def _concluded(job: str, attempt: int, results: Sequence[Event | DigestedPairs])
     return [Conclusions(job=job, attempt=attempt, said=tuple(one)) if isinstance(one, list) else one for one in said]
 
 
-def _in_pieces(results: Sequence[Event | DigestedPairs]) -> Iterator[Event | DigestedPairs]:
+def _in_pieces(results: Sequence[Event | PairRounds]) -> Iterator[Event | PairRounds]:
     """The same, digests of more pairs than are said at once in pieces."""
     n_lines = MAX_CONCLUDED_CELLS // 2
     for result in results:
-        if isinstance(result, DigestedPairs) and len(result) > n_lines:
+        if isinstance(result, PairRounds) and len(result) > n_lines:
             yield from (result.chosen(slice(begin, begin + n_lines)) for begin in range(0, len(result), n_lines))
         else:
             yield result

@@ -22,10 +22,10 @@ from pacehound.bus.kafka_reader import first_offset_from, oldest_offsets, read_t
 from pacehound.clock import Clock
 from pacehound.errors import BusFull, InvalidEvent, PartlyRefused, RejectedMessage, Unavailable
 from pacehound.model import codec, topics
-from pacehound.model.digested_pairs import DigestedPairs
 from pacehound.model.events import Tick, Topology
 from pacehound.model.flushes import Flush
 from pacehound.model.operations import Operations
+from pacehound.model.pair_rounds import PairRounds
 from pacehound.model.routing import Event, route
 from pacehound.model.shards import SHARD_KEY
 from pacehound.model.topics import Topic
@@ -232,7 +232,7 @@ class StreamsWorker:
         """
         is_kept = message.key in partition.keys
 
-        def work(event: Event) -> list[Event | DigestedPairs]:
+        def work(event: Event) -> list[Event | PairRounds]:
             self._check_key(event, message)
             self._telemetry.add(EVENTS_IN, kind=type(event).__name__)
             return list(state.operator.on_event(event))

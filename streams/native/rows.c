@@ -198,6 +198,18 @@ API void rows_put(const struct some *some, const struct rows *rows, bool is_pair
     }
 }
 
+/* The same for the rows of pairs (rows_part), of which `begin` is the first in `index`, each into the grid of its pair. */
+API void rows_put_pairs(const struct rows *rows, bool has_transfers, const int64_t *index, int64_t begin,
+                        const struct pair *pairs, int64_t n_pairs, const int64_t *bases,
+                        const struct grid *const *grids, int64_t *n_late, int64_t *n_twice)
+{
+    for (int64_t i = 0; i < n_pairs; i++) {
+        struct some some = {0, pairs[i].after - begin, index + begin};
+        rows_put(&some, rows, true, has_transfers, bases[i], grids[i], n_late + i, n_twice + i);
+        begin = pairs[i].after;
+    }
+}
+
 /* Write which of the first `n_lines` are complete and not closed; returns how many. */
 static int64_t grid_complete(const struct grid *grid, int64_t n_lines, int64_t *lines)
 {
@@ -259,7 +271,7 @@ API int64_t grid_overdue(const struct grid *grid, int64_t n_lines, int64_t befor
 }
 
 /* Where rounds go that leave a grid: a value of each line, and of each line and place; the last three are NULL where
- * the grid's are. */
+ * the grid's are (of several grids: where those of all are). */
 struct rounds {
     int64_t *seq;
     int8_t *op;
@@ -289,6 +301,10 @@ API int64_t grid_take(const struct grid *grid, const int64_t *lines, int64_t n, 
             memcpy(rounds->send_rate + to, grid->send_rate + from, bytes);
             memcpy(rounds->recv_rate + to, grid->recv_rate + from, bytes);
             rounds->algorithm[i] = grid->algorithm[lines[i]];
+        } else if (rounds->algorithm) {
+            rounds->algorithm[i] = 0;
+            for (size_t place = 0; place < width; place++)
+                rounds->send_rate[to + place] = rounds->recv_rate[to + place] = NAN;
         }
         for (size_t place = 0; place < width; place++) {
             n_missing += !grid->seen[from + place];
@@ -351,4 +367,34 @@ API int64_t grid_close_complete(const struct grid *grid, int64_t n_lines, int64_
     grid_take(grid, lines, n, base, rounds, differ);
     *head = grid_drop_head(grid, n_lines);
     return n;
+}
+
+/* The same for several grids of one width, what leaves them one behind the other; of each how many lines were taken out
+ * and dropped. Returns how many were taken out of all. */
+API int64_t grids_close_complete(int64_t n_grids, const struct grid *const *grids, const int64_t *n_lines,
+                                 const int64_t *bases, int64_t *lines, const struct rounds *rounds, int64_t *n_closed,
+                                 int64_t *heads)
+{
+    struct rounds into = *rounds;
+    int64_t n_all = 0;
+    bool differ;
+    for (int64_t i = 0; i < n_grids; i++) {
+        const int64_t n = grid_close_complete(grids[i], n_lines[i], bases[i], lines, &into, &differ, heads + i);
+        const int64_t cells = n * grids[i]->width;
+        n_closed[i] = n;
+        n_all += n;
+        into.seq += n;
+        into.op += n;
+        into.size_bytes += n;
+        into.launch += cells;
+        into.start += cells;
+        into.end += cells;
+        into.signature += cells;
+        if (into.algorithm) {
+            into.send_rate += cells;
+            into.recv_rate += cells;
+            into.algorithm += n;
+        }
+    }
+    return n_all;
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -10,16 +11,19 @@ import numpy as np
 import numpy.typing as npt
 
 from pacehound.errors import InvalidEvent
+from streams.rounds import row_loops
 from streams.rounds.call_rows import CallRows
 from streams.rounds.room import from_snapshot
 from streams.rounds.row_loops import (
     GridInC,
+    PartedRows,
     SomeRows,
     close_complete,
     drop_head,
     grid_in_c,
     overdue_lines,
     put_rows,
+    put_rows_of_pairs,
     take_lines,
 )
 
@@ -66,6 +70,11 @@ class ClosedRounds:
     send_rate: Float64Array | None = None
     recv_rate: Float64Array | None = None
     algorithm: npt.NDArray[np.int8] | None = None
+
+    @property
+    def has_rates(self) -> bool:
+        """Some row has a rate or an algorithm."""
+        return self.send_rate is not None
 
     def disagreeing(self) -> Int64Array:
         """Positions of the rounds in which two ranks called different things, as far as both are known."""
@@ -190,15 +199,13 @@ class RoundGrid:
         unseen = np.full((2, capacity, self.n_ranks), np.nan)
         return _Extras(unseen[0], unseen[1], np.zeros(capacity, np.int8))
 
-    def add(self, rows: CallRows, some: SomeRows, *, is_pair: bool = False, has_transfers: bool = False) -> bool:
+    def add(self, rows: CallRows, some: SomeRows, *, has_transfers: bool = False) -> bool:
         """Put rows into the grid, unless rounds stand in their way that may be complete (`close_complete`).
 
         Parameters
         ----------
         rows, some
             Which ones; their places are known (`CallRows.place`).
-        is_pair
-            The grid is that of a sender and a receiver.
         has_transfers
             Rates and algorithms of these rows are to be kept.
 
@@ -215,7 +222,13 @@ class RoundGrid:
         """
         if some.in_c.n == 0:
             return True
-        low, high = some.lowest_seq, some.highest_seq
+        if not self.make_room(some.lowest_seq, some.highest_seq, has_transfers=has_transfers) or self._base is None:
+            return False
+        self._note_put(*put_rows(some, rows.in_c, self._base, self._in_c, has_transfers=has_transfers))
+        return True
+
+    def make_room(self, low: int, high: int, *, has_transfers: bool) -> bool:
+        """Have lines for rows of these sequence numbers; returns and errors as those of `add`."""
         if self._base is None:
             # Rounds complete out of order, so the first rows seen need not be those of the first round.
             self._base, self._first_seen = max(0, low - self._slack), low
@@ -229,17 +242,17 @@ class RoundGrid:
             if self._has_new_rows:
                 return False
             self.begin_anew(low)
-        base = self._base
-        self._reserve(high - base + 1)
+        self._reserve(high - self._base + 1)
         self._first_seen = min(self._first_seen, low)
         if has_transfers and self._extras is None:
             self._extras = self._no_extras(len(self._op))
             self._in_c = self._told_to_c()
-        n_late, n_twice = put_rows(some, rows.in_c, base, self._in_c, is_pair=is_pair, has_transfers=has_transfers)
+        return True
+
+    def _note_put(self, n_late: int, n_twice: int) -> None:
         self.late_rows += n_late
         self.duplicate_rows += n_twice
         self._has_new_rows = True
-        return True
 
     def begin_anew(self, seq: int) -> None:
         """Rounds go on at `seq`, and what lies before it is given up: nobody told of what lies between."""
@@ -264,8 +277,7 @@ class RoundGrid:
         if closed is None:
             return None
         n_dropped, differ, columns = closed
-        self._base += n_dropped
-        self._length -= n_dropped
+        self._drop(n_dropped)
         return ClosedRounds(is_uniform=not differ, **columns)
 
     @property
@@ -305,9 +317,12 @@ class RoundGrid:
     def _drop_closed_head(self) -> None:
         if self._base is None or self._length == 0:
             return
-        head = drop_head(self._in_c, self._length)
-        self._base += head
-        self._length -= head
+        self._drop(drop_head(self._in_c, self._length))
+
+    def _drop(self, n_lines: int) -> None:
+        """So many at the head are gone."""
+        self._base = (self._base or 0) + n_lines
+        self._length -= n_lines
 
     def _reserve(self, lines: int) -> None:
         if lines > len(self._op):
@@ -330,6 +345,40 @@ def _limits(n_ranks: int) -> tuple[int, int]:
 def _lines(n: int, n_ranks: int) -> list[npt.NDArray[Any]]:
     """Lines of a grid that hold nothing yet."""
     return [np.zeros((n, n_ranks)[:n_axes], kind) for kind, n_axes in (_KINDS[name] for name in _GRID)]
+
+
+def add_to_pairs(grids: Sequence[RoundGrid], rows: CallRows, parts: PartedRows, *, has_transfers: bool) -> None:
+    """Put the rows of pairs into the grids of these pairs, which have room for them (`RoundGrid.make_room`)."""
+    put = put_rows_of_pairs(
+        parts,
+        rows.in_c,
+        [grid._base or 0 for grid in grids],
+        [grid._in_c for grid in grids],
+        has_transfers=has_transfers,
+    )
+    for grid, n_late, n_twice in zip(grids, *put, strict=True):
+        grid._note_put(n_late, n_twice)
+
+
+def close_complete_of_pairs(grids: Sequence[RoundGrid]) -> tuple[list[int], ClosedRounds] | None:
+    """Take every round that both have reported out of grids of pairs; how many of each, and they one behind the other.
+
+    Where a grid has rates or algorithms, those of the others are not known.
+    """
+    closed = row_loops.close_complete_of_pairs(
+        [grid._in_c for grid in grids],
+        [grid._length for grid in grids],
+        [grid._base or 0 for grid in grids],
+        has_transfers=any(grid._extras is not None for grid in grids),
+    )
+    for grid in grids:
+        grid._has_new_rows = False
+    if closed is None:
+        return None
+    n_closed, heads, columns = closed
+    for grid, n_dropped in zip(grids, heads, strict=True):
+        grid._drop(n_dropped)
+    return n_closed, ClosedRounds(is_uniform=True, **columns)
 
 
 @lru_cache(64)

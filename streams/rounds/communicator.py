@@ -6,7 +6,7 @@ of the log; what goes out is in event time up to the watermark that follows it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -29,14 +29,15 @@ from pacehound.model.events import (
     members_agree,
 )
 from pacehound.model.flushes import Heartbeat
-from pacehound.model.rounds import Rounds
-from streams.rounds.assembly import ClosedRounds, RoundGrid
+from pacehound.model.pair_rounds import PairRounds
+from pacehound.model.rounds import Rounds, columns_at, joined_columns
+from streams.rounds.assembly import ClosedRounds, RoundGrid, add_to_pairs, close_complete_of_pairs
 from streams.rounds.call_rows import NONE, SEND, CallRows, rows_of_batch
 from streams.rounds.digest_places import Places
 from streams.rounds.digest_rounds import Digested
 from streams.rounds.digest_rows import digests_of_calls
 from streams.rounds.digest_table import Awaited, DigestTable
-from streams.rounds.grids import Grids
+from streams.rounds.grids import Grids, PlacedPair
 from streams.rounds.hosts_of_communicator import HostOfCommunicator, HostState
 from streams.rounds.iterations import IterationTracker
 from streams.rounds.merge import CLOSED_NS
@@ -117,7 +118,7 @@ class CommunicatorOperator:
         self._place_members()
         self._lowest, self._of_calls = None, Grids(self._collectives, self._pairs, set(self._pairs))
         self._open_hosts, self._has_new_rows, self._may_rise = None, True, True
-        for ranks, _, grid in self._of_calls.of(self.members):
+        for ranks, grid in self._of_calls.of(self.members):
             if grid.n_ranks != len(ranks):
                 raise ValueError(f"communicator {self.communicator}: {len(ranks)} ranks have a grid of {grid.n_ranks}")
 
@@ -233,24 +234,27 @@ class CommunicatorOperator:
     def _add(self, rows: CallRows, where: slice, found: Look) -> list[StageOneEvent]:
         has_transfers = found.n_transfers > 0
         if not found.n_pairs:
-            return self._put(self._collectives, rows, all_rows(where, found), has_transfers=has_transfers)
-        collectives, pairs = parted(rows.in_c, where)
-        events = self._put(self._collectives, rows, collectives, has_transfers=has_transfers)
-        for pair, some in pairs:
-            grid = self._pairs.get(pair)
+            return self._put(rows, all_rows(where, found), has_transfers=has_transfers)
+        parts = parted(rows.in_c, where)
+        events = self._put(rows, parts.collectives, has_transfers=has_transfers)
+        grids = []
+        for sender, receiver, _, low, high in parts.pairs:
+            grid = self._pairs.get((sender, receiver))
             if grid is None:
-                grid = self._pairs[pair] = RoundGrid(2)
-            events += self._put(grid, rows, some, is_pair=True, has_transfers=has_transfers)
-            self._of_calls.fresh.add(pair)
+                grid = self._pairs[sender, receiver] = RoundGrid(2)
+            if not grid.make_room(low, high, has_transfers=has_transfers):
+                events += self._advance()
+                grid.make_room(low, high, has_transfers=has_transfers)
+            grids.append(grid)
+        add_to_pairs(grids, rows, parts, has_transfers=has_transfers)
+        self._of_calls.fresh.update((sender, receiver) for sender, receiver, *_ in parts.pairs)
         return events
 
-    def _put(
-        self, grid: RoundGrid, rows: CallRows, some: SomeRows, *, is_pair: bool = False, has_transfers: bool
-    ) -> list[StageOneEvent]:
-        if grid.add(rows, some, is_pair=is_pair, has_transfers=has_transfers):
+    def _put(self, rows: CallRows, some: SomeRows, *, has_transfers: bool) -> list[StageOneEvent]:
+        if self._collectives.add(rows, some, has_transfers=has_transfers):
             return []
         events = self._advance()
-        grid.add(rows, some, is_pair=is_pair, has_transfers=has_transfers)
+        self._collectives.add(rows, some, has_transfers=has_transfers)
         return events
 
     def _outsiders(self, rows: CallRows, where: slice) -> InvalidEvent:
@@ -394,17 +398,21 @@ class CommunicatorOperator:
         running: tuple[BoolArray, Int64Array] | None = None
         events: list[StageOneEvent] = []
         self._has_new_rows = self._may_rise = False
-        # A job may send between thousands of pairs of one communicator, and hundreds of hosts promise each second.
-        grids = self._of_calls.to_look_at(self.members, everything=has_risen)
-        for ranks, is_pair, grid in grids:
-            closed = [grid.close_complete()]
-            if has_risen and grid.has_open:
-                running = running or self._running()
-                closed.append(self._close_overdue(ranks, is_pair, grid, *running))
+        if self._collectives.has_open:
+            closed = [self._collectives.close_complete()]
+            if has_risen and self._collectives.has_open:
+                running = self._running()
+                closed.append(self._collectives.close_overdue(self._until_ns, *running))
             for part in closed:
                 if part is not None:
-                    events.append(self._rounds(ranks, is_pair, part, self._sees, self._source))
+                    events.append(self._rounds(part))
                     events += self._mismatches.in_closed(part)
+        # A job may send between thousands of pairs of one communicator, and hundreds of hosts promise each second.
+        pairs = self._of_calls.to_look_at(everything=has_risen)
+        events += self._complete_of_pairs(pairs)
+        if has_risen and (waiting := [(pair, grid) for pair, grid in pairs if grid.has_open]):
+            is_running, _ = running or self._running()
+            events += self._overdue_of_pairs(waiting, is_running)
         if self._digests is not None and self._digests.has_open:
             events += self._digests.take(
                 self.job,
@@ -424,29 +432,47 @@ class CommunicatorOperator:
 
     def awaited(self) -> Awaited:
         """What is waited for here of digests: a rank's come in order."""
-        return Awaited(min(self._watermark_ns, CLOSED_NS - 1), self._running()[0])
+        return Awaited(self._until_ns, self._running()[0])
 
     @property
     def has_absent(self) -> bool:
         """Some of its members are not running, as far as is known."""
         return not self.is_complete or any(host.closed or host.left_out for host in self._hosts.values())
 
-    def _close_overdue(
-        self, ranks: tuple[int, ...], is_pair: bool, grid: RoundGrid, running: BoolArray, running_seq: Int64Array
-    ) -> ClosedRounds | None:
-        """Rounds whose missing rows will not come.
+    @property
+    def _until_ns(self) -> int:
+        """Up to when all rows that will come have come; a stream that has ended has no end otherwise."""
+        return min(self._watermark_ns, CLOSED_NS - 1)
+
+    def _complete_of_pairs(self, pairs: Sequence[PlacedPair]) -> list[PairRounds]:
+        """Rounds of pairs that both have reported, as one."""
+        closed = close_complete_of_pairs([grid for _, grid in pairs]) if pairs else None
+        if closed is None:
+            return []
+        n_of_each, rounds = closed
+        return [self._pair_rounds([pair for pair, _ in pairs], n_of_each, columns_at(rounds, slice(None)))]
+
+    def _overdue_of_pairs(self, pairs: Sequence[PlacedPair], is_running: BoolArray) -> Iterator[PairRounds]:
+        """Rounds of pairs whose missing rows will not come: those with rates and those without, each as one."""
+        closed = [(pair, self._close_overdue(pair, grid, is_running)) for pair, grid in pairs]
+        for has_rates in (False, True):
+            some = [(pair, part) for pair, part in closed if part is not None and part.has_rates is has_rates]
+            if some:
+                parts = [part for _, part in some]
+                n_of_each = [len(part.seq) for part in parts]
+                yield self._pair_rounds([pair for pair, _ in some], n_of_each, joined_columns(parts))
+
+    def _close_overdue(self, pair: tuple[int, int], grid: RoundGrid, is_running: BoolArray) -> ClosedRounds | None:
+        """Rounds of a pair whose missing rows will not come.
 
         Rows and promises come in one order: a row that was launched and has ended, by the counters of its host, is lost
         once the promise covers the round. Only where nobody counts it is waited for.
         """
-        promised_ns = min(self._watermark_ns, CLOSED_NS - 1)
-        if not is_pair:
-            return grid.close_overdue(promised_ns, running, running_seq)
-        expected_from = self._pair_expected_from(ranks[0], ranks[1])
+        expected_from = self._pair_expected_from(*pair)
         if expected_from is not None:
-            return grid.close_overdue(promised_ns, running[self._columns_of(ranks)], expected_from)
-        still = np.array([self._has_open_pair_call(rank) for rank in ranks])
-        return grid.close_overdue(promised_ns - self._lateness_ns, still, np.zeros(2, np.int64))
+            return grid.close_overdue(self._until_ns, is_running[self._columns_of(pair)], expected_from)
+        still = np.array([self._has_open_pair_call(rank) for rank in pair])
+        return grid.close_overdue(self._until_ns - self._lateness_ns, still, np.zeros(2, np.int64))
 
     def _watermark(self) -> list[StageOneEvent]:
         if self._watermark_ns <= self._sent_watermark_ns:
@@ -511,24 +537,29 @@ class CommunicatorOperator:
         progress = host.progress.get(rank)
         return progress is not None and any(call.direction != "none" for call in progress.open)
 
-    def _rounds(self, ranks: tuple[int, ...], is_pair: bool, closed: ClosedRounds, sees: Sees, source: str) -> Rounds:
+    def _rounds(self, closed: ClosedRounds) -> Rounds:
         return Rounds(
             job=self.job,
             attempt=self.attempt,
             communicator=self.communicator,
-            source=source,
-            sees=sees,
-            is_pair=is_pair,
-            ranks=ranks,
-            seq=closed.seq,
-            op=closed.op,
-            size_bytes=closed.size_bytes,
-            arrival_ns=closed.arrival_ns,
-            start_ns=closed.start_ns,
-            end_ns=closed.end_ns,
-            send_rate=closed.send_rate,
-            recv_rate=closed.recv_rate,
-            algorithm=closed.algorithm,
+            source=self._source,
+            sees=self._sees,
+            ranks=self.members,
+            **columns_at(closed, slice(None)),
+        )
+
+    def _pair_rounds(
+        self, pairs: Sequence[tuple[int, int]], n_of_each: Sequence[int], columns: dict[str, Any]
+    ) -> PairRounds:
+        return PairRounds(
+            job=self.job,
+            attempt=self.attempt,
+            source=self._source,
+            sees=self._sees,
+            communicators=(self.communicator,),
+            communicator=np.zeros(len(columns["seq"]), np.int64),
+            ranks=np.repeat(np.array(pairs, np.int64), n_of_each, axis=0),
+            **columns,
         )
 
     def _count(self, what: str, number: int) -> None:
@@ -537,7 +568,7 @@ class CommunicatorOperator:
 
     def all_counts(self) -> dict[str, int]:
         """Everything that was not used, by reason."""
-        grids = [grid for _, _, grid in self._of_calls.of(self.members)]
+        grids = [grid for _, grid in self._of_calls.of(self.members)]
         counts = dict(self.counts)
         for name in ("duplicate_rows", "late_rows", "missing_rows", "skipped_rounds"):
             counts[name] = sum(getattr(grid, name) for grid in grids)

@@ -9,13 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from pacehound.model.calls import Sees
-from pacehound.model.digested_pairs import DigestedPairs
+from pacehound.model.pair_rounds import PairRounds
 from pacehound.model.rounds import Rounds
 from streams.rounds.digest_places import DigestLines, Int64Array
 from streams.rounds.digest_step import OF_LINES, DigestStep
 from streams.rounds.round_table import joined
 
-Digested = Rounds | DigestedPairs
+Digested = Rounds | PairRounds
 
 
 class Chosen(NamedTuple):
@@ -78,7 +78,7 @@ def _collectives_of(
         )
 
 
-def _pairs_of(lines: DigestLines, chosen: Sequence[Chosen], job: str, attempt: int) -> Iterator[DigestedPairs]:
+def _pairs_of(lines: DigestLines, chosen: Sequence[Chosen], job: str, attempt: int) -> Iterator[PairRounds]:
     """One table of each source, as nearly always all have."""
     sources: dict[tuple[str, Sees], list[int]] = {}
     for number in np.unique(lines.owner[joined([one.lines for one in chosen], np.int64)]).tolist():
@@ -89,7 +89,7 @@ def _pairs_of(lines: DigestLines, chosen: Sequence[Chosen], job: str, attempt: i
         taken = _Taken(lines, [one for one in mine if len(one.lines)], by_pair=True)
         names, communicator = np.unique(taken.owner, return_inverse=True)
         send_rate, recv_rate = taken.rates()
-        yield DigestedPairs(
+        yield PairRounds(
             job=job,
             attempt=attempt,
             source=source,

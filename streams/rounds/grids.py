@@ -6,8 +6,11 @@ from dataclasses import dataclass
 
 from streams.rounds.assembly import RoundGrid
 
-PlacedGrid = tuple[tuple[int, ...], bool, RoundGrid]
-"""Whose rounds, whether they are those of a pair, and the grid."""
+PlacedGrid = tuple[tuple[int, ...], RoundGrid]
+"""Whose rounds, and the grid."""
+
+PlacedPair = tuple[tuple[int, int], RoundGrid]
+"""Sender and receiver, and their grid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,13 +23,15 @@ class Grids:
 
     def of(self, members: tuple[int, ...]) -> list[PlacedGrid]:
         """All of them, in order."""
-        return [(members, False, self.collectives), *((pair, True, self.pairs[pair]) for pair in sorted(self.pairs))]
+        return [(members, self.collectives), *((pair, self.pairs[pair]) for pair in sorted(self.pairs))]
 
-    def to_look_at(self, members: tuple[int, ...], *, everything: bool) -> list[PlacedGrid]:
-        """Those in which a round is open; of pairs all, or only those that rows have come for. This is the look."""
-        placed: list[PlacedGrid] = [(members, False, self.collectives)] if self.collectives.has_open else []
-        if self.pairs and (everything or self.fresh):
-            pairs = [pair for pair in (self.pairs if everything else self.fresh) if self.pairs[pair].has_open]
-            placed += [(pair, True, self.pairs[pair]) for pair in sorted(pairs)]
-            self.fresh.clear()
-        return placed
+    def to_look_at(self, *, everything: bool) -> list[PlacedPair]:
+        """Of pairs those in which a round is open, in order: all, or only those that rows have come for.
+
+        This is the look.
+        """
+        if not self.pairs or not (everything or self.fresh):
+            return []
+        pairs = [pair for pair in (self.pairs if everything else self.fresh) if self.pairs[pair].has_open]
+        self.fresh.clear()
+        return [(pair, self.pairs[pair]) for pair in sorted(pairs)]

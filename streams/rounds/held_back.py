@@ -2,7 +2,8 @@
 
 A job's time goes on in whole ticks and with the ends of long iterations, when all of its streams have come so far.
 Nearly each word of a host raises the watermark of some communicator, closes some rounds and says how far ranks are:
-none of that is worth a message by itself. Rounds of a communicator are one block then, whoever has closed them.
+none of that is worth a message by itself. Rounds of a communicator are one block then, whoever has closed them, and
+those of all pairs are one.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, TypeVar, cast
 
 from pacehound.model.conclusions import cells_of
-from pacehound.model.digested_pairs import DigestedPairs
 from pacehound.model.events import HostVitals, IterationSample, Markers, Progress, Watermark
+from pacehound.model.pair_rounds import PairRounds, joined_pairs
 from pacehound.model.rounds import Rounds, joined_rounds
 from streams.rounds.iterations import ends_long_iteration
 from streams.rounds.merge import CLOSED_NS
@@ -22,7 +23,7 @@ T = TypeVar("T")
 MAX_WAITING_CELLS = 16_384
 """What waits at most: as much as is said at once (`streams/kafka/outputs.py`)."""
 
-_MAY_WAIT = (Rounds, DigestedPairs, Progress, Markers, IterationSample, HostVitals)
+_MAY_WAIT = (Rounds, PairRounds, Progress, Markers, IterationSample, HostVitals)
 """What stage two keeps until the job's time has come to it. (A communicator is waited for from its announcement on.)"""
 
 
@@ -111,10 +112,11 @@ class HeldBack:
         return []
 
     def _told(self) -> list[Any]:
-        """What has waited: rounds of the same ranks as one block."""
+        """What has waited: rounds of the same ranks as one block, and those of pairs as one."""
         waiting, self._waiting, self._n_cells = self._waiting, [], 0
-        rounds = [one for one in waiting if isinstance(one, Rounds)]
-        return [*(one for one in waiting if not isinstance(one, Rounds)), *joined_rounds(rounds)]
+        rounds = joined_rounds([one for one in waiting if isinstance(one, Rounds)])
+        pairs = joined_pairs([one for one in waiting if isinstance(one, PairRounds)])
+        return [*(one for one in waiting if not isinstance(one, (Rounds, PairRounds))), *rounds, *pairs]
 
     def _raise(self, raised: Sequence[Watermark]) -> bool:
         """Whether the lowest of them has come to another tick with these."""

@@ -14,8 +14,8 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
-from pacehound.model.digested_pairs import DigestedPairs
-from pacehound.model.rounds import Rounds, joined_columns
+from pacehound.model.pair_rounds import PairRounds, joined_pairs
+from pacehound.model.rounds import Rounds
 from streams.rounds.round_loops import times_of
 from streams.rounds.round_table import joined
 
@@ -44,11 +44,11 @@ class _Waiting:
     """Rounds with their times, the first and the last of which are at hand; of fewer times only the last rounds are."""
 
     times_ns: np.ndarray
-    rounds: Rounds | DigestedPairs
+    rounds: Rounds | PairRounds
     first_ns: int
     last_ns: int
 
-    def parted(self, until_ns: int) -> tuple[Rounds | DigestedPairs, _Waiting | None]:
+    def parted(self, until_ns: int) -> tuple[Rounds | PairRounds, _Waiting | None]:
         """What is due, and what is left."""
         gone = len(self.rounds) - len(self.times_ns)
         if self.last_ns <= until_ns:
@@ -123,16 +123,16 @@ class Merge(Generic[EventT]):
         heapq.heappush(self._events, (time_ns, stream, self._pushed, event))
         return time_ns
 
-    def push_rounds(self, rounds: Rounds | DigestedPairs) -> None:
-        """Rounds of a communicator, or digests of pairs in many; each counts from its own end on."""
-        if isinstance(rounds, DigestedPairs):
+    def push_rounds(self, rounds: Rounds | PairRounds) -> None:
+        """Rounds of a communicator, or of pairs in many; each counts from its own end on."""
+        if isinstance(rounds, PairRounds):
             self._push_pairs(rounds)
             return
         watermark_ns = self._watermarks.get(rounds.communicator, -1)
         if watermark_ns < CLOSED_NS and len(rounds):
             self._fresh.append((rounds, watermark_ns))
 
-    def _push_pairs(self, pairs: DigestedPairs) -> None:
+    def _push_pairs(self, pairs: PairRounds) -> None:
         """Each line has the watermark of its own communicator; where that has ended it is not used."""
         known = [self._watermarks.get(communicator, -1) for communicator in pairs.communicators]
         watermarks_ns = np.array(known, np.int64)[pairs.communicator]
@@ -214,14 +214,14 @@ class Merge(Generic[EventT]):
             ordered += _in_order(same) if len(same) > 1 else same  # most streams say one thing at a time
         return ordered
 
-    def take_rounds(self, until_ns: int) -> list[Rounds | DigestedPairs]:
+    def take_rounds(self, until_ns: int) -> list[Rounds | PairRounds]:
         """Rounds up to `until_ns`, ordered by communicator, pair and sequence number; they are removed.
 
-        Digests of pairs come behind the others, as few tables as they fit into, each in the same order.
+        Those of pairs come behind the others, in as few tables as they fit into, each in the same order.
         """
         self._settle()
         taken: list[Rounds] = []
-        pairs: list[DigestedPairs] = []
+        pairs: list[PairRounds] = []
         later_rounds: list[_Waiting] = []
         for waiting in self._rounds:
             if waiting.first_ns > until_ns:
@@ -229,14 +229,14 @@ class Merge(Generic[EventT]):
                 continue
             due, later = waiting.parted(until_ns)
             later_rounds += [later] if later is not None else []
-            if isinstance(due, DigestedPairs):
+            if isinstance(due, PairRounds):
                 pairs.append(due)
             else:
                 taken.append(due)
         self._rounds = later_rounds
         self._first_rounds_ns = min((waiting.first_ns for waiting in later_rounds), default=None)
         taken.sort(key=lambda r: (r.communicator, r.is_pair, r.ranks, int(r.seq[0]) if len(r) else -1))
-        return [*taken, *together(pairs)]
+        return [*taken, *joined_pairs(pairs)]
 
 
 def _in_order(same: Sequence[EventT]) -> list[EventT]:
@@ -248,31 +248,3 @@ def _in_order(same: Sequence[EventT]) -> list[EventT]:
     ids = [""] * len(same) if len(set(keys)) == len(keys) else [event.identity() for event in same]
     order = sorted(range(len(same)), key=lambda at: (keys[at], ids[at]))
     return [same[at] for at in order]
-
-
-def together(parts: Sequence[DigestedPairs]) -> list[DigestedPairs]:
-    """All lines of digests of pairs, in order of communicator, pair and sequence number, whatever parts they came in.
-
-    Those of one source that have the same columns become one table, and where there are several of these, the one whose
-    source comes first is the first.
-    """
-    alike: dict[tuple[str, int, bool, bool, bool], list[DigestedPairs]] = {}
-    for part in parts:
-        has = (part.send_rate is not None, part.recv_rate is not None, part.algorithm is not None)
-        alike.setdefault((part.source, part.sees.value, *has), []).append(part)
-    return [_one(alike[key]) for key in sorted(alike)]
-
-
-def _one(parts: Sequence[DigestedPairs]) -> DigestedPairs:
-    """All lines of parts that have the same columns, in order."""
-    names = sorted({part.communicators[at] for part in parts for at in np.unique(part.communicator).tolist()})
-    place = {name: at for at, name in enumerate(names)}
-    of_part = [[place.get(name, -1) for name in part.communicators] for part in parts]  # -1: it has no line there
-    columns = joined_columns(parts)
-    columns["ranks"] = np.concatenate([part.ranks for part in parts])
-    columns["communicator"] = np.concatenate(
-        [np.array(places, np.int64)[part.communicator] for places, part in zip(of_part, parts, strict=True)]
-    )
-    whole = replace(parts[0], communicators=tuple(names), **columns)
-    order = np.lexsort((whole.seq, whole.ranks[:, 1], whole.ranks[:, 0], whole.communicator))
-    return whole.chosen(order)

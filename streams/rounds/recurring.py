@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
 import numpy.typing as npt
 
 from pacehound.model.events import IterationSample
+from pacehound.model.pair_rounds import PairRounds
 from pacehound.model.rounds import Rounds
 from streams.rounds.call_codes import token
 from streams.rounds.period import PeriodTracker, State
@@ -127,13 +128,13 @@ class RecurringIterations:
         """`periodic`, `learning` or `no period`."""
         return self._tracker.state
 
-    def add(self, arrived: Sequence[Rounds], until_ns: int) -> list[IterationSample]:
+    def add(self, arrived: Sequence[Rounds | PairRounds], until_ns: int) -> list[IterationSample]:
         """Take in closed rounds of any communicators.
 
         The rounds of each communicator and pair come in order of `seq`, and every round that ended by `until_ns` has
         come. Returns the iterations that have ended, oldest first.
         """
-        parts = [self._calls_of(rounds, until_ns) for rounds in arrived if self._rank in rounds.ranks and len(rounds)]
+        parts = [self._calls_of(rounds, until_ns) for rounds in self._own(arrived)]
         if self._waiting is not None:
             parts.insert(0, self._waiting)
         self._until_ns = until_ns
@@ -149,6 +150,14 @@ class RecurringIterations:
         still = set(waiting.block.tolist())
         self._blocks = {number: block for number, block in self._blocks.items() if number in still}
         return samples
+
+    def _own(self, arrived: Sequence[Rounds | PairRounds]) -> Iterator[Rounds]:
+        """Those that the representative rank is in."""
+        for rounds in arrived:
+            if isinstance(rounds, PairRounds):
+                yield from rounds.of_rank(self._rank).by_pair()
+            elif self._rank in rounds.ranks and len(rounds):
+                yield rounds
 
     def _calls_of(self, rounds: Rounds, until_ns: int) -> _Calls:
         own_ns = rounds.arrival_ns[:, rounds.ranks.index(self._rank)]

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pacehound.model.digested_pairs import DigestedPairs
+from pacehound.model.pair_rounds import PairRounds
 from pacehound.model.rounds import Rounds
 from streams.rounds.round_loops import in_order_of_blocks, times_of
 from streams.rounds.round_table import TRANSFER, RoundTable, joined, sees
@@ -29,7 +29,7 @@ TransferKey = str | tuple[int, int]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RoundColumns:
-    """Rounds of blocks; a line of digests of pairs is a block of one round.
+    """Rounds of blocks; of rounds of pairs those of each pair are a block.
 
     Attributes
     ----------
@@ -65,14 +65,14 @@ class RoundColumns:
         return len(self.op)
 
     @classmethod
-    def of(cls, blocks: Sequence[Rounds | DigestedPairs]) -> RoundColumns:
+    def of(cls, blocks: Sequence[Rounds | PairRounds]) -> RoundColumns:
         """Those of blocks; where times are the same, rounds of blocks of one shape lie together."""
-        runs = groupby(blocks, key=lambda block: isinstance(block, DigestedPairs))
+        runs = groupby(blocks, key=lambda block: isinstance(block, PairRounds))
         return cls.of_tables([RoundTable(list(run)) for _, run in runs])
 
     @classmethod
     def of_tables(cls, tables: Sequence[RoundTable]) -> RoundColumns:
-        """The same of all blocks and digests of pairs of some tables, one table behind the other."""
+        """The same of all blocks and rounds of pairs of some tables, one table behind the other."""
         number_of: dict[TransferKey, int] = {}
         parts = []
         for table in tables:
@@ -157,18 +157,20 @@ def _of_blocks(table: RoundTable, number_of: dict[TransferKey, int]) -> dict[str
     } | {name: getattr(table, name) for name in _KINDS if name not in ("key", "members")}
 
 
-def _of_pairs(pairs: DigestedPairs, number_of: dict[TransferKey, int]) -> dict[str, npt.NDArray[Any]]:
-    """The same of digests of pairs, each line a block."""
-    n = len(pairs)
-    keys: Iterable[TransferKey] = zip(pairs.ranks[:, 0].tolist(), pairs.ranks[:, 1].tolist(), strict=True)
+def _of_pairs(pairs: PairRounds, number_of: dict[TransferKey, int]) -> dict[str, npt.NDArray[Any]]:
+    """The same of rounds of pairs, those of each pair a block."""
+    begins = pairs.begins
+    n = len(begins)
+    ranks = pairs.ranks[begins]
+    keys: Iterable[TransferKey] = zip(ranks[:, 0].tolist(), ranks[:, 1].tolist(), strict=True)
     return {
         "key": np.array([number_of.setdefault(key, len(number_of)) for key in keys], np.int64),
-        "lengths": np.ones(n, np.int64),
+        "lengths": np.diff(begins, append=len(pairs)),
         "widths": np.full(n, 2),
         "is_pair": np.ones(n, np.bool_),
-        "is_digest": np.ones(n, np.bool_),
+        "is_digest": np.full(n, pairs.is_digest),
         "sees_transfer": np.full(n, sees(pairs, TRANSFER)),
-        "members": joined([pairs.ranks], np.int64),
+        "members": joined([ranks], np.int64),
         "op": joined([pairs.op], np.int8),
         "size_bytes": joined([pairs.size_bytes], np.int64),
         "arrival_ns": joined([pairs.arrival_ns], np.int64),

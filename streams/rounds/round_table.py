@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pacehound.model.calls import Sees
-from pacehound.model.digested_pairs import DigestedPairs
 from pacehound.model.digests import is_of_digests
+from pacehound.model.pair_rounds import PairRounds
 from pacehound.model.rounds import Rounds
 from streams.rounds import round_loops
 
@@ -40,7 +40,7 @@ class RoundTable:
     blocks
         Those that have rounds, in the order in which they came.
     pairs
-        Digests of pairs in tables of their own, which nothing below tells of.
+        Rounds of pairs in tables of their own, which nothing below tells of.
     lengths, widths
         How many rounds and how many ranks each block has, shape `(n_blocks,)`.
     is_pair, is_digest, sees_transfer
@@ -77,9 +77,9 @@ class RoundTable:
 
     """
 
-    def __init__(self, blocks: Sequence[Rounds | DigestedPairs]) -> None:
+    def __init__(self, blocks: Sequence[Rounds | PairRounds]) -> None:
         self.blocks = [block for block in blocks if isinstance(block, Rounds) and len(block)]
-        self.pairs = [block for block in blocks if isinstance(block, DigestedPairs) and len(block)]
+        self.pairs = [block for block in blocks if isinstance(block, PairRounds) and len(block)]
         # There are tens of thousands: a call for each of them would be felt.
         self.lengths = np.array([len(block.seq) for block in self.blocks], np.int64)
         self.widths = np.array([len(block.ranks) for block in self.blocks], np.int64)
@@ -103,7 +103,7 @@ class RoundTable:
 
     @property
     def n_parts(self) -> int:
-        """How many blocks and tables of digests of pairs there are."""
+        """How many blocks and tables of rounds of pairs there are."""
         return len(self.blocks) + len(self.pairs)
 
     def times_of(self, number: int) -> Int64Array:
@@ -167,7 +167,7 @@ def digested_transfers_ns(widths: Int64Array, arrival_ns: Int64Array, end_ns: In
     return np.where(least_ns == np.iinfo(np.int64).max, 0, np.maximum(least_ns, 0))
 
 
-def sees(rounds: Rounds | DigestedPairs, instants: int) -> bool:
+def sees(rounds: Rounds | PairRounds, instants: int) -> bool:
     """Whether the source of some rounds sees all of these instants (`Sees`, as a number): asked of every block."""
     return rounds.sees.value & instants == instants
 

@@ -147,7 +147,30 @@ def all_rows(where: slice, found: Look) -> SomeRows:
     return SomeRows(SomeInC(where.start, where.stop - where.start, None), found.lowest_seq, found.highest_seq)
 
 
-def parted(rows: RowsInC, where: slice) -> tuple[SomeRows, list[tuple[tuple[int, int], SomeRows]]]:
+@dataclass(frozen=True, slots=True)
+class PartedRows:
+    """Some rows by whom they are between.
+
+    Attributes
+    ----------
+    collectives
+        Those of all members.
+    pairs
+        Of each pair, in order: sender, receiver, where its rows end in `index`, and the lowest and the highest of their
+        sequence numbers.
+    index
+        The rows of the pairs, behind those of collectives.
+
+    """
+
+    collectives: SomeRows
+    pairs: list[tuple[int, int, int, int, int]]
+    index: Int64Array
+    in_c: Int64Array
+    """`struct pair` of native/rows.c for each."""
+
+
+def parted(rows: RowsInC, where: slice) -> PartedRows:
     """Which of some rows are collectives, and which those of each pair of sender and receiver, in order of pairs."""
     n = where.stop - where.start
     memory, span, n_pairs = np.empty((2 + 1 + _N_PAIR) * n, np.int64), (_COUNT * 2)(), _COUNT(0)
@@ -164,23 +187,17 @@ def parted(rows: RowsInC, where: slice) -> tuple[SomeRows, list[tuple[tuple[int,
         span,
         ctypes.byref(n_pairs),
     )
-    index, lines = memory[2 * n : 3 * n], memory[3 * n : 3 * n + _N_PAIR * n_pairs.value].reshape(-1, _N_PAIR)
-    at = first + 16 * n
-    collectives, pairs = SomeRows(SomeInC(0, end, at), span[0], span[1], index[:end]), []
-    for sender, receiver, after, lowest, highest in lines.tolist():
-        some = SomeRows(SomeInC(0, after - end, at + 8 * end), lowest, highest, index[end:after])
-        pairs.append(((sender, receiver), some))
-        end = after
-    return collectives, pairs
+    index, lines = memory[2 * n : 3 * n], memory[3 * n : 3 * n + _N_PAIR * n_pairs.value]
+    collectives = SomeRows(SomeInC(0, end, first + 16 * n), span[0], span[1], index[:end])
+    pairs = [tuple(line) for line in lines.reshape(-1, _N_PAIR).tolist()]
+    return PartedRows(collectives, pairs, index, lines)
 
 
 _N_PAIR = 5
 """Numbers in `struct pair` of native/rows.c."""
 
 
-def put_rows(
-    some: SomeRows, rows: RowsInC, base: int, grid: GridInC, *, is_pair: bool, has_transfers: bool
-) -> tuple[int, int]:
+def put_rows(some: SomeRows, rows: RowsInC, base: int, grid: GridInC, *, has_transfers: bool) -> tuple[int, int]:
     """Put rows into a grid whose first line is `base`; how many came late, and how many came twice.
 
     Not taken are rows of closed lines, and of two for one place the second.
@@ -193,8 +210,6 @@ def put_rows(
         The sequence number of its first line.
     grid
         Written.
-    is_pair
-        It is that of a sender and a receiver.
     has_transfers
         Rates and algorithms are put, too: rows and grid have them.
 
@@ -203,7 +218,7 @@ def put_rows(
     native_loops.loaded().rows_put(
         ctypes.byref(some.in_c),
         ctypes.byref(rows),
-        ctypes.c_bool(is_pair),
+        ctypes.c_bool(False),
         ctypes.c_bool(has_transfers),
         _COUNT(base),
         ctypes.byref(grid),
@@ -211,6 +226,31 @@ def put_rows(
         ctypes.byref(n_twice),
     )
     return n_late.value, n_twice.value
+
+
+def put_rows_of_pairs(
+    parts: PartedRows, rows: RowsInC, bases: Sequence[int], grids: Sequence[GridInC], *, has_transfers: bool
+) -> tuple[list[int], list[int]]:
+    """The same for the rows of pairs, each into the grid of its pair; what came late and twice of each."""
+    n = len(parts.pairs)
+    n_late, n_twice = (_COUNT * n)(), (_COUNT * n)()
+    native_loops.loaded().rows_put_pairs(
+        ctypes.byref(rows),
+        ctypes.c_bool(has_transfers),
+        address(parts.index),
+        _COUNT(parts.collectives.in_c.n),
+        address(parts.in_c),
+        _COUNT(n),
+        (_COUNT * n)(*bases),
+        _pointers_to(grids),
+        n_late,
+        n_twice,
+    )
+    return list(n_late), list(n_twice)
+
+
+def _pointers_to(grids: Sequence[GridInC]) -> ctypes.Array[ctypes.c_void_p]:
+    return (ctypes.c_void_p * len(grids))(*map(ctypes.addressof, grids))
 
 
 def overdue_lines(
@@ -314,6 +354,34 @@ def close_complete(
     if not n:
         return None
     return head.value, differ.value, _columns(memory, n_lines, n, width, has_transfers=has_transfers)
+
+
+def close_complete_of_pairs(
+    grids: Sequence[GridInC], n_lines: Sequence[int], bases: Sequence[int], *, has_transfers: bool
+) -> tuple[list[int], list[int], dict[str, npt.NDArray[Any]]] | None:
+    """The same for grids of pairs, what leaves them one behind the other.
+
+    Of each grid how many lines were taken out and how many dropped, and the columns; `None` where none is complete.
+    With transfers, of grids that have none they are not known.
+    """
+    n_grids, n_all = len(grids), sum(n_lines)
+    memory, where = _room(n_all, 2, has_transfers=has_transfers)
+    lines, n_closed, heads = np.empty(n_all, np.int64), (_COUNT * n_grids)(), (_COUNT * n_grids)()
+    close = native_loops.loaded().grids_close_complete
+    close.restype = _COUNT
+    n: int = close(
+        _COUNT(n_grids),
+        _pointers_to(grids),
+        (_COUNT * n_grids)(*n_lines),
+        (_COUNT * n_grids)(*bases),
+        address(lines),
+        ctypes.byref(where),
+        n_closed,
+        heads,
+    )
+    if not n:
+        return None
+    return list(n_closed), list(heads), _columns(memory, n_all, n, 2, has_transfers=has_transfers)
 
 
 def _room(n_lines: int, width: int, *, has_transfers: bool) -> tuple[Int64Array, _RoundsInC]:

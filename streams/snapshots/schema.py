@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from pacehound.model import events, evidence
 from pacehound.model.calls import CallBatch, Sees
-from pacehound.model.digested_pairs import DigestedPairs
 from pacehound.model.flushes import Heartbeat
 from pacehound.model.operations import Operations
+from pacehound.model.pair_rounds import PairRounds
 from pacehound.model.rounds import Rounds
 from pacehound.settings import Settings
 from streams.hang.exits import ExitWatch
@@ -85,7 +85,7 @@ from streams.snapshots.codec import StateCodec
 from streams.whatif.price_watch import PriceWatch
 from streams.whatif.straggling import PricedWindow, Straggling
 
-SCHEMA_VERSION = 16
+SCHEMA_VERSION = 17
 
 _PLAIN: dict[type, str] = {
     StageOne: "_lateness_ns _shared communicator is_closed _host _patience",
@@ -197,7 +197,7 @@ _MADE: tuple[type, ...] = (
     events.HostProcessors, events.AgentCost, events.HostEvidence, events.RankStack, events.JudgedRanks,
     events.EarlierRun, events.LevelChange, events.SignatureMismatch, events.IterationSample, events.Finding,
     events.Incident, events.Cost, events.WhatIfPrice, events.FixPrice, events.Instant, Rounds,
-    DigestedPairs, Sees,
+    PairRounds, Sees,
     # What operators note
     _Waiting, _Calls, _Anchor, _Compared, ClockOffsets, _Open, _Short, _Hang, _Standstill,
     HostReports, StuckCall, RootCause, Burst, Change, StepTime, _Work, IterationRecord, Charges,

@@ -11,12 +11,12 @@ from pacehound.model import events
 from pacehound.model.believed import MAX_ATTEMPT
 from pacehound.model.calls import DIRECTIONS, DTYPES, OPS, REDOPS, SOURCES, CallBatch, Sees
 from pacehound.model.conclusions import Conclusions
-from pacehound.model.digested_pairs import DigestedPairs
 from pacehound.model.digests import digests_of
 from pacehound.model.events.hosts import MAX_QUIET_NS
 from pacehound.model.evidence import KINDS, PARTS
 from pacehound.model.flushes import Flush, Heartbeat, flushes_of
 from pacehound.model.operations import LARGEST_NUMBER, OPERATION_SCHEMA, OPTYPES, Operations
+from pacehound.model.pair_rounds import PairRounds
 from pacehound.model.rounds import Rounds
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
@@ -118,7 +118,7 @@ def digested_pairs(draw):
     def cells(of=INT64, kind=np.int64):
         return np.array(draw(_columns_of(2 * n, of)), kind).reshape(n, 2)
 
-    return DigestedPairs(
+    return PairRounds(
         job=draw(TEXT),
         attempt=draw(ATTEMPT),
         source=digests_of(draw(TEXT)),
@@ -256,7 +256,8 @@ def conclusions(draw):
     same = {"job": draw(TEXT), "attempt": draw(ATTEMPT)}
     watermark = st.builds(events.Watermark)
     others = map(_any_event_of, (events.Progress, events.HostVitals))
-    kinds = (rounds(), digested_pairs(), watermark, topologies(), *others)
+    collectives = rounds().map(lambda one: dataclasses.replace(one, is_pair=False))
+    kinds = (collectives, digested_pairs(), watermark, topologies(), *others)
     said = draw(st.lists(st.one_of(kinds), max_size=5))
     return Conclusions(**same, said=tuple(dataclasses.replace(one, **same) for one in said))
 

@@ -1,4 +1,4 @@
-"""Digests of pairs for tests: of rounds that are there, or drawn."""
+"""Rounds of pairs for tests: of rounds that are there, or drawn."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from pacehound.model.calls import Sees
-from pacehound.model.digested_pairs import DigestedPairs
 from pacehound.model.digests import digests_of
+from pacehound.model.pair_rounds import PairRounds
 from pacehound.model.rounds import COLUMNS, Rounds
 
 
-def pairs_of(blocks: Sequence[Rounds]) -> DigestedPairs:
-    """The digests of these pairs, of one source and with the same columns, as one table."""
+def pairs_of(blocks: Sequence[Rounds]) -> PairRounds:
+    """The rounds of these pairs, of one source and with the same columns, as one table."""
     blocks = sorted(blocks, key=lambda block: (block.communicator, block.ranks))
     first, lengths = blocks[0], [len(block) for block in blocks]
     names = sorted({block.communicator for block in blocks})
@@ -22,7 +22,7 @@ def pairs_of(blocks: Sequence[Rounds]) -> DigestedPairs:
         for name in COLUMNS
         if getattr(first, name) is not None
     }
-    return DigestedPairs(
+    return PairRounds(
         job=first.job,
         attempt=first.attempt,
         source=first.source,
@@ -43,17 +43,18 @@ def drawn_pairs(
     communicators: Sequence[str] = ("a", "b", "c"),
     n_ranks: int = 5,
     sees: Sees = Sees.ALL,
-) -> DigestedPairs:
+    source: str = digests_of("c10d"),
+) -> PairRounds:
     """So many lines at most, each another one of a pair's; a tenth of what ranks say is lost."""
     drawn = np.column_stack([rng.integers(0, most, n) for most in (len(communicators), n_ranks, n_ranks, 6)])
     whose = np.unique(drawn[drawn[:, 1] != drawn[:, 2]], axis=0)
     start_ns = base_ns + rng.integers(1, within_ns, (len(whose), 2))
     is_there = rng.random((len(whose), 2)) > 0.1
     arrival_ns = start_ns - rng.integers(0, 2, (len(whose), 2))
-    return DigestedPairs(
+    return PairRounds(
         job="j",
         attempt=0,
-        source=digests_of("c10d"),
+        source=source,
         sees=sees,
         communicators=tuple(communicators),
         communicator=whose[:, 0].copy(),

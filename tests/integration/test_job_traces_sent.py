@@ -15,6 +15,7 @@ from bench.rig.broker import Broker
 from bench.rig.realjob import until
 from pacehound.bus.kafka_state import kafka_state
 from pacehound.bus.kafka_topics import ensure_topics
+from pacehound.model.conclusions import Conclusions
 from pacehound.settings import KafkaSettings
 from tests.fakes.events import finding, incident
 from tests.fakes.hand_made_rounds import BASE_NS, MS, rounds
@@ -78,7 +79,10 @@ def test_a_process_on_kafka_sends_the_rounds_around_an_incident(
                 return any(state.group == "traces" and state.members for state in kafka_state(kafka).groups)
 
             until("it has begun", has_begun, WITHIN_S, 0.2)
-            publish(kafka, rounds("dp", (0, 1, 2, 3), grid))
+            concluded = Conclusions(
+                job="j", attempt=0, said=(rounds("dp", (0, 1, 2, 3), grid),)
+            )  # as stage one says it
+            publish(kafka, concluded)
             publish(kafka, incident(id=INCIDENT_ID, findings=(named,), opened_ns=opened_ns, time_ns=opened_ns + MS))
             until("it is sent", lambda: INCIDENT_ID in by_trace(spans_in(bodies)), WITHIN_S, 0.2)
             assert ours.stop() == 0

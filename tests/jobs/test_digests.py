@@ -11,10 +11,10 @@ from bench.rig.vitals import with_vitals
 from pacehound.model import codec
 from pacehound.model.calls import CallBatch
 from pacehound.model.conclusions import Conclusions
-from pacehound.model.digested_pairs import DigestedPairs
 from pacehound.model.digests import is_of_digests
 from pacehound.model.events import Changepoint, Finding, HostVitals, Incident, Markers, Watermark
 from pacehound.model.flushes import Flush
+from pacehound.model.pair_rounds import PairRounds
 from pacehound.model.rounds import Rounds
 from pacehound.model.routing import Event
 from pacehound.model.topology import Layout
@@ -164,14 +164,14 @@ def of_stage_two(events: list[Event], *, as_tables: bool, is_moved: bool = False
         results = [
             one
             for result in pipeline._stage_one(event)
-            for one in (result.by_pair() if isinstance(result, DigestedPairs) else (result,))
+            for one in (result.by_pair() if isinstance(result, PairRounds) else (result,))
         ]
         pairs = [one for one in results if isinstance(one, Rounds) and one.is_pair and one.is_digest]
-        told: list[Event | DigestedPairs] = list(results)
+        told: list[Event | PairRounds] = list(results)
         if as_tables and pairs:
             told = [pairs_of(pairs), *(one for one in results if not any(one is pair for pair in pairs))]
         for one in told:
-            if isinstance(one, (Rounds, DigestedPairs, Watermark)):
+            if isinstance(one, (Rounds, PairRounds, Watermark)):
                 whole = Conclusions(job=one.job, attempt=one.attempt, said=(one,))
                 (one,) = codec.decode(codec.encode(whole))
             said += map(codec.encode, two.on_event(one))

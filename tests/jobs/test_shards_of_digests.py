@@ -12,9 +12,9 @@ import pytest
 from bench.rig.digesting_agents import DigestingAgents
 from bench.rig.flushes import together
 from pacehound.model import codec
-from pacehound.model.digested_pairs import DigestedPairs
 from pacehound.model.events import HostVitals, IterationSample, Tick, Watermark
 from pacehound.model.flushes import Flush
+from pacehound.model.pair_rounds import PairRounds
 from pacehound.model.rounds import Rounds
 from pacehound.model.routing import HOST_STREAM, Event
 from pacehound.model.topology import Layout
@@ -54,7 +54,7 @@ Line = tuple[str, tuple[int, ...], int, bytes]
 def lines_of(results: Iterable[object]) -> list[Line]:
     """Each round of digests: whose it is, its step, and its times."""
     rounds = [one for one in results if isinstance(one, Rounds) and one.is_digest]
-    rounds += [pair for one in results if isinstance(one, DigestedPairs) for pair in one.by_pair()]
+    rounds += [pair for one in results if isinstance(one, PairRounds) for pair in one.by_pair()]
     return sorted(
         (block.communicator, block.ranks, seq, block.arrival_ns[at].tobytes() + block.end_ns[at].tobytes())
         for block in rounds

@@ -19,10 +19,10 @@ from pacehound.model import codec
 from pacehound.model.calls import OPS
 from pacehound.model.columns import numbers
 from pacehound.model.conclusions import Conclusions, head_of, read_conclusions, rounds_table, time_with
-from pacehound.model.digested_pairs import DigestedPairs
 from pacehound.model.events import MAX_WORLD_RANKS, HostVitals, Watermark
+from pacehound.model.pair_rounds import PairRounds
 from pacehound.model.rounds import Rounds
-from tests.fakes.examples import examples
+from tests.fakes.examples import examples, tries
 from tests.fakes.made_pairs import drawn_pairs
 
 
@@ -59,7 +59,7 @@ def test_the_time_of_rounds_that_have_all_ended_is_that_of_the_last_end() -> Non
 
 
 @given(st.lists(digested_pairs(), min_size=1, max_size=3), st.data())
-def test_digests_may_be_cut_anywhere(several: list[DigestedPairs], data: st.DataObject) -> None:
+def test_digests_may_be_cut_anywhere(several: list[PairRounds], data: st.DataObject) -> None:
     ours = [dataclasses.replace(one, job="j", attempt=0) for one in several]
     cuts = [data.draw(st.integers(0, len(one))) for one in ours]
     parts = [one.chosen(part) for one, at in zip(ours, cuts, strict=True) for part in (slice(at), slice(at, None))]
@@ -71,7 +71,7 @@ def test_digests_may_be_cut_anywhere(several: list[DigestedPairs], data: st.Data
 @given(conclusions())
 def test_where_there_are_no_pairs_and_no_vitals_the_message_says_nothing_of_them(said: Conclusions) -> None:
     """Workers of before read it, and write the same."""
-    since = (DigestedPairs, HostVitals)
+    since = (PairRounds, HostVitals)
     others = dataclasses.replace(said, said=tuple(one for one in said.said if not isinstance(one, since)))
     head = msgspec.json.decode(msgspec.json.encode(head_of(others)))
     assert not {"pairs", "vitals"} & head.keys()
@@ -81,7 +81,69 @@ def test_where_there_are_no_pairs_and_no_vitals_the_message_says_nothing_of_them
     assert table is None or not {"communicator", "sender", "receiver"} & set(table.schema.names)
 
 
-def pairs() -> DigestedPairs:
+@pytest.mark.parametrize("seed", tries(5))
+def test_rounds_of_pairs_travel_as_those_of_each_pair_and_are_read_as_one(seed: int) -> None:
+    """Workers of before tell each pair by itself, and read it so."""
+    rng = np.random.default_rng(seed)
+    some, others = (drawn_pairs(rng, 30, source=source) for source in ("c10d", "shim"))
+    rated = dataclasses.replace(some, send_rate=some.end_ns / 2, recv_rate=some.end_ns / 3, algorithm=some.op % 3)
+    watermark = Watermark(job="j", attempt=0, time_ns=7, stream="a")
+    told = (watermark, some, others, watermark, rated, drawn_pairs(rng, 9))
+    by_pair: list[Any] = []
+    for one in told:
+        by_pair += one.by_pair() if isinstance(one, PairRounds) and not one.is_digest else [one]
+    bodies = [codec.encode(Conclusions(job="j", attempt=0, said=tuple(said))) for said in (told, by_pair)]
+    assert bodies[0] == bodies[1]
+    (read,) = codec.decode(bodies[0])
+    assert isinstance(read, Conclusions)
+    assert list(map(type, read.said)) == list(map(type, told))
+    assert all(map(are_equal, map(as_first_met, read.said), map(as_first_met, told)))
+
+
+def as_first_met(one: object) -> object:
+    """Rounds of pairs with the names of communicators in the order of their lines."""
+    if not isinstance(one, PairRounds):
+        return one
+    names = [one.communicators[at] for at in one.communicator.tolist()]
+    first_met = tuple(dict.fromkeys(names))
+    numbered = np.array([first_met.index(name) for name in names], np.int64)
+    return dataclasses.replace(one, communicators=first_met, communicator=numbered)
+
+
+def test_a_pair_of_one_rank_stays_what_it_is() -> None:
+    """It is refused where somebody works on it, as it is when it comes by itself."""
+    pair = next(drawn_pairs(np.random.default_rng(5), 40, source="c10d").by_pair())
+    cells = {name: getattr(pair, name)[:, :1] for name in ("arrival_ns", "start_ns", "end_ns")}
+    alone = dataclasses.replace(pair, ranks=(3,), **cells)
+    (read,) = codec.decode(codec.encode(Conclusions(job="j", attempt=0, said=(alone,))))
+    assert isinstance(read, Conclusions)
+    assert are_equal(read.said[0], alone)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"n_rounds": -1},
+        {"n_rounds": 1 << 80},
+        {"sees": 1 << 40},
+        {"ranks": (0, MAX_WORLD_RANKS)},
+        {"ranks": (-1, 0)},
+        {"ranks": (0, 1, 2)},
+        {"has_send_rate": True},
+        {"has_algorithm": True},
+    ],
+)
+def test_a_head_of_a_pair_that_cannot_be_true_is_refused(said: dict[str, Any]) -> None:
+    whole = Conclusions(job="j", attempt=0, said=(drawn_pairs(np.random.default_rng(5), 40, source="c10d"),))
+    head, table = head_of(whole), rounds_table(whole)
+    lying = dataclasses.replace(head, rounds=(dataclasses.replace(head.rounds[0], **said), *head.rounds[1:]))
+    with pytest.raises((InvalidEvent, MalformedMessage, KeyError, ValueError)):
+        read_conclusions(lying, table, job="j", attempt=0)
+    with pytest.raises(InvalidEvent, match="other kinds"):
+        read_conclusions(dataclasses.replace(head, order=(2, *head.order[1:])), table, job="j", attempt=0)
+
+
+def pairs() -> PairRounds:
     return drawn_pairs(np.random.default_rng(5), 40)
 
 

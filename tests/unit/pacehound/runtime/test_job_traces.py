@@ -11,6 +11,7 @@ from pacehound.bus import Message
 from pacehound.cli.doctor_checks import check_traces
 from pacehound.clock import ManualClock
 from pacehound.errors import InvalidSetting
+from pacehound.model.conclusions import Conclusions
 from pacehound.model.events import Decision, Incident, Instant
 from pacehound.model.identity import round_trace_id
 from pacehound.model.rounds import Rounds
@@ -27,6 +28,7 @@ from pacehound.runtime.telemetry import Telemetry
 from pacehound.settings import TraceSettings
 from tests.fakes.events import finding, incident
 from tests.fakes.hand_made_rounds import BASE_NS, MS, rounds
+from tests.fakes.made_pairs import pairs_of
 from tests.fakes.span_receiver import by_trace, receiver, spans_in
 
 SOMEWHERE = Message(topic="incidents", key="j", partition=0, offset=0, value=b"")
@@ -60,7 +62,7 @@ class World:
         self.clock = ManualClock(BASE_NS)
         self.telemetry = Telemetry()
 
-    def spans(self, *events: Rounds | Incident | Decision | float) -> list[Span]:
+    def spans(self, *events: Rounds | Conclusions | Incident | Decision | float) -> list[Span]:
         """What is sent of these; a number lets so many seconds pass, and every event is a turn."""
         with receiver() as (url, bodies):
             settings = TraceSettings(endpoint=url, every_rounds=self.every_rounds)
@@ -97,6 +99,17 @@ def test_the_rounds_around_an_onset_are_traces_of_all_ranks_with_the_culprit_mar
     assert {link.trace_id.hex() for link in opened.links} == set(traces)
     marked = {span.span_id for spans in traces.values() for span in spans if "pacehound.culprit" in attributes(span)}
     assert {link.span_id for link in opened.links} == marked
+
+
+def test_rounds_among_conclusions_are_traces_as_they_are_by_themselves() -> None:
+    pairs = [replace(lockstep("pp", pair), is_pair=True) for pair in ((1, 2), (2, 3))]
+    apart = by_trace(World().spans(lockstep(), *pairs, slow()))
+    concluded = Conclusions(job="j", attempt=0, said=(lockstep(), pairs_of(pairs)))
+    together = by_trace(World().spans(concluded, slow()))
+    assert len(apart) == 1 + 3 * (ROUNDS_BEFORE + ROUNDS_AFTER)
+    assert {one: [span.span_id for span in spans] for one, spans in apart.items()} == {
+        one: [span.span_id for span in spans] for one, spans in together.items()
+    }
 
 
 def test_an_incident_is_one_trace_with_its_opening_its_decisions_and_its_end_above_them() -> None:

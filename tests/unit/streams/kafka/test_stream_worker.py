@@ -15,10 +15,10 @@ from pacehound.clock import ManualClock
 from pacehound.errors import InvalidEvent
 from pacehound.model import codec, topics
 from pacehound.model.conclusions import Conclusions
-from pacehound.model.digested_pairs import DigestedPairs
 from pacehound.model.events import HostSample, Tick, Watermark
 from pacehound.model.flushes import Flush
 from pacehound.model.operations import OPERATION_SCHEMA, Operations
+from pacehound.model.pair_rounds import PairRounds
 from pacehound.model.routing import Event, route
 from pacehound.runtime.telemetry import Telemetry
 from pacehound.settings import Settings
@@ -213,13 +213,13 @@ def heard(said: Sequence[Event]) -> list[object]:
 
 
 def lines_of(events: Sequence[object]) -> list[list[int]]:
-    tables = [one for one in events if isinstance(one, DigestedPairs)]
+    tables = [one for one in events if isinstance(one, PairRounds)]
     return [
         [*whose, *end] for one in tables for whose, end in zip(one.ranks.tolist(), one.end_ns.tolist(), strict=True)
     ]
 
 
-def following(event: Event, results: list[Event | DigestedPairs]) -> list[Event]:
+def following(event: Event, results: list[Event | PairRounds]) -> list[Event]:
     return list(told([Followed(event, results)]))
 
 
@@ -231,7 +231,7 @@ def test_digests_of_many_pairs_are_said_in_pieces_each_no_larger_than_others(mon
     assert lines_of(told) == lines_of([pairs])
     assert [told[0], told[-1]] == [RAISED, RAISED]
     assert all(isinstance(one, Conclusions) for one in said)
-    sizes = [sum(len(one) if isinstance(one, DigestedPairs) else 0 for one in event.said) for event in said]  # type: ignore[union-attr]
+    sizes = [sum(len(one) if isinstance(one, PairRounds) else 0 for one in event.said) for event in said]  # type: ignore[union-attr]
     assert len(pairs) > 50
     assert max(sizes) == 10
 
@@ -242,13 +242,13 @@ def test_digests_of_pairs_travel_among_conclusions_whatever_they_follow_from() -
     said = following(TICK, [silent, RAISED, pairs, silent, RAISED])
     assert [type(event) for event in said] == [Tick, Conclusions, Tick, Conclusions]
     told = heard(said)
-    assert [one for one in told if not isinstance(one, DigestedPairs)] == [silent, RAISED, silent, RAISED]
-    assert isinstance(told[2], DigestedPairs)
+    assert [one for one in told if not isinstance(one, PairRounds)] == [silent, RAISED, silent, RAISED]
+    assert isinstance(told[2], PairRounds)
     assert lines_of(told) == lines_of([pairs])
 
 
 def test_without_digests_of_pairs_what_follows_from_nothing_of_a_shard_is_said_one_by_one() -> None:
-    results: list[Event | DigestedPairs] = [RAISED, RAISED]
+    results: list[Event | PairRounds] = [RAISED, RAISED]
     assert following(TICK_OF_ONE, results) == results
     assert following(FLUSH, []) == []
     assert [type(event) for event in following(FLUSH, results)] == [Conclusions]

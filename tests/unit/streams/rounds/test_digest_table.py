@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pacehound.model.calls import Sees
-from pacehound.model.digested_pairs import DigestedPairs
 from pacehound.model.digests import digests_of
+from pacehound.model.pair_rounds import PairRounds
 from pacehound.model.rounds import Rounds
 from pacehound.settings import Settings
 from streams.rounds import digest_table
@@ -77,7 +77,7 @@ def taken(table: DigestTable, **more: Any) -> list[Rounds]:
     found: list[Rounds] = []
     told = {"awaited": awaited(EVERYBODY), **more}
     for one in table.take("j", 0, MEMBERS.__getitem__, **told):
-        found += one.by_pair() if isinstance(one, DigestedPairs) else [one]
+        found += one.by_pair() if isinstance(one, PairRounds) else [one]
     return found
 
 
@@ -142,7 +142,7 @@ def test_rounds_of_several_steps_come_out_together_and_pairs_as_one_table() -> N
         ("dp", [5, 6, 7]),
         ("pp", [5, 6, 7]),
     ]
-    assert isinstance(pairs, DigestedPairs)
+    assert isinstance(pairs, PairRounds)
     assert pairs.communicators == ("pp",)
     assert pairs.ranks[::3].tolist() == sorted(map(list, PAIRS["pp"]))
     assert pairs.send_rate is not None

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pacehound.model.calls import Sees
-from pacehound.model.digested_pairs import DigestedPairs
 from pacehound.model.events import HostSample, Topology
+from pacehound.model.pair_rounds import PairRounds
 from pacehound.model.rounds import Rounds
 from pacehound.settings import Settings
 from streams.rounds.merge import CLOSED_NS, Merge
@@ -70,7 +70,7 @@ def test_what_comes_behind_the_watermark_of_its_stream_comes_in_its_own_order(ti
     assert [event.time_ns for event in merge.take_events(10)] == list(range(5))
 
 
-def lines_of(taken: list[Rounds | DigestedPairs]) -> list[tuple[str, tuple[int, ...], int, str]]:
+def lines_of(taken: list[Rounds | PairRounds]) -> list[tuple[str, tuple[int, ...], int, str]]:
     """Of each line whose it is, its number and its times, in order."""
     blocks = [block for one in taken for block in ([one] if isinstance(one, Rounds) else one.by_pair())]
     return [
@@ -121,7 +121,7 @@ def test_digests_of_pairs_come_in_one_order_however_they_have_come(seed: int) ->
         for begin in range(0, len(shuffled), 7):
             merge.push_rounds(pairs_of(shuffled[begin : begin + 7]))
         (one,) = merge.take_rounds(CLOSED_NS)
-        assert isinstance(one, DigestedPairs)
+        assert isinstance(one, PairRounds)
         taken.append(one)
     for one in taken:
         assert one.communicators == whole.communicators

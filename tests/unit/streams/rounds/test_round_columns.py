@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from pacehound.model.calls import Sees
-from pacehound.model.digested_pairs import DigestedPairs
+from pacehound.model.digests import digests_of
+from pacehound.model.pair_rounds import PairRounds
 from pacehound.model.rounds import Rounds
 from streams.rounds.round_columns import RoundColumns
 from streams.rounds.round_table import RoundTable, joined
@@ -19,12 +20,14 @@ from tests.fakes.made_pairs import drawn_pairs
 Block = tuple[Any, ...]
 
 
-def drawn(rng: np.random.Generator, n: int) -> list[Rounds | DigestedPairs]:
-    """Blocks of a few shapes, some without a round, some in another order of memory, and digests of pairs."""
-    made: list[Rounds | DigestedPairs] = []
+def drawn(rng: np.random.Generator, n: int) -> list[Rounds | PairRounds]:
+    """Blocks of a few shapes, some without a round, some in another order of memory, and rounds of pairs."""
+    made: list[Rounds | PairRounds] = []
     for number in range(n):
         if rng.random() < 0.2:
-            made.append(drawn_pairs(rng, int(rng.integers(0, 9)), sees=(Sees.ALL, Sees.LAUNCH)[int(rng.integers(2))]))
+            sees = (Sees.ALL, Sees.LAUNCH)[int(rng.integers(2))]
+            source = ("c10d", digests_of("c10d"))[int(rng.integers(2))]
+            made.append(drawn_pairs(rng, int(rng.integers(0, 9)), sees=sees, source=source))
             continue
         n_rounds, width = int(rng.integers(0, 4)), int(rng.integers(2, 5))
         times = rng.integers(0, 99, (2, n_rounds, width))
@@ -35,16 +38,15 @@ def drawn(rng: np.random.Generator, n: int) -> list[Rounds | DigestedPairs]:
     return made
 
 
-def read_plainly(block: Rounds | DigestedPairs) -> list[Block]:
-    """By block, each pair's line one: key, ranks, whether it is a pair, a digest, and seen; and what each round has."""
-    if isinstance(block, DigestedPairs):
-        lines = [block.chosen(slice(at, at + 1)) for at in range(len(block))]
-        return [(tuple(one.ranks[0]), tuple(one.ranks[0]), True, True, *_of_rounds(one)) for one in lines]
+def read_plainly(block: Rounds | PairRounds) -> list[Block]:
+    """By block, each pair one: key, ranks, whether it is a pair, a digest, and seen; and what each round has."""
+    if isinstance(block, PairRounds):
+        return [plain for one in block.by_pair() for plain in read_plainly(one)]
     key = block.ranks if block.is_pair else block.communicator
     return [(key, block.ranks, block.is_pair, block.is_digest, *_of_rounds(block))] if len(block) else []
 
 
-def _of_rounds(block: Rounds | DigestedPairs) -> Block:
+def _of_rounds(block: Rounds) -> Block:
     grids = (block.arrival_ns, block.start_ns, block.end_ns)
     is_seen = block.sees & (Sees.START | Sees.END) == Sees.START | Sees.END
     return is_seen, block.op.tolist(), block.size_bytes.tolist(), *(grid.tolist() for grid in grids)

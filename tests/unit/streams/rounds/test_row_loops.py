@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pacehound.model.codes import DIRECTIONS
 from streams.rounds.call_rows import CallRows
-from streams.rounds.row_loops import SomeRows, all_rows, look_at, members_in_c, parted
+from streams.rounds.row_loops import PartedRows, SomeRows, all_rows, look_at, members_in_c, parted
 
 RANK = st.integers(0, 3) | st.integers(0, 2**31 - 1)
 SEQ = st.integers(0, 9) | st.integers(-(2**63), 2**63 - 1)
@@ -64,17 +64,30 @@ def told(some: SomeRows, said: list[Row]) -> list[int]:
     return list(index)
 
 
+def of_pairs(parts: PartedRows, said: list[Row]) -> list[tuple[tuple[int, int], list[int]]]:
+    """Each pair and its rows; their numbers are right."""
+    found = []
+    begin = parts.collectives.in_c.n
+    for sender, receiver, end, low, high in parts.pairs:
+        rows = parts.index[begin:end].tolist()
+        assert (low, high) == (min(said[at][3] for at in rows), max(said[at][3] for at in rows))
+        found.append(((sender, receiver), rows))
+        begin = end
+    assert begin <= len(parts.index)
+    return found
+
+
 @given(ROWS, st.data())
 def test_rows_are_parted_by_whom_they_are_between(said: list[Row], data: st.DataObject) -> None:
     first = data.draw(st.integers(0, len(said)))
     after = data.draw(st.integers(first, len(said)))
     rows = call_rows(said)  # it keeps what C reads
-    collectives, pairs = parted(rows.in_c, slice(first, after))
+    parts = parted(rows.in_c, slice(first, after))
     chosen = range(first, after)
-    assert told(collectives, said) == [at for at in chosen if DIRECTIONS[said[at][0]] == "none"]
+    assert told(parts.collectives, said) == [at for at in chosen if DIRECTIONS[said[at][0]] == "none"]
     between = sorted((at for at in chosen if DIRECTIONS[said[at][0]] != "none"), key=lambda at: (pair_of(said[at]), at))
     expected = [(pair, list(rows)) for pair, rows in groupby(between, key=lambda at: pair_of(said[at]))]
-    assert [(pair, told(some, said)) for pair, some in pairs] == expected
+    assert of_pairs(parts, said) == expected
 
 
 @given(ROWS, st.data())
@@ -102,5 +115,5 @@ def test_rows_are_looked_at_once(said: list[Row], data: st.DataObject) -> None:
 def test_without_directions_all_are_collectives() -> None:
     said = [(1, 0, 1, 5), (0, 1, 0, 4)]
     rows = replace(call_rows(said), direction=None)
-    collectives, pairs = parted(rows.in_c, slice(0, 2))
-    assert (told(collectives, said), pairs) == ([0, 1], [])
+    parts = parted(rows.in_c, slice(0, 2))
+    assert (told(parts.collectives, said), parts.pairs) == ([0, 1], [])

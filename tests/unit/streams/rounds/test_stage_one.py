@@ -23,6 +23,7 @@ from pacehound.model.events import (
     Watermark,
 )
 from pacehound.model.flushes import Heartbeat, flushes_of
+from pacehound.model.pair_rounds import PairRounds
 from pacehound.model.rounds import ALGORITHMS, Rounds
 from pacehound.settings import Settings
 from streams.rounds.call_rows import rows_of_flush
@@ -251,7 +252,7 @@ def test_a_lost_row_of_a_pair_closes_its_round_by_the_pairs_own_counters() -> No
     receiver = RankProgress(rank=2, pairs=(PairProgress(peer=0, direction="recv", last_launched=1),))
     events = operator.on_progress(progress("a", (), 1 * S, reached=(sender, RankProgress(rank=1))))
     events += operator.on_progress(progress("b", (), 1 * S, reached=(receiver, RankProgress(rank=3))))
-    assert sorted(seq for block in of(Rounds, events) for seq in block.seq.tolist()) == [0, 1]
+    assert sorted(seq for block in of(PairRounds, events) for seq in block.seq.tolist()) == [0, 1]
 
 
 def test_a_round_that_a_rank_has_not_left_stays_open_however_long_it_takes() -> None:
@@ -350,9 +351,9 @@ def test_point_to_point_calls_are_paired_by_their_own_numbers() -> None:
     operator.on_topology(announced(ranks=(0, 1), members=(0, 1)))
     rows = [(0, 0, 10, 30), (1, 0, 20, 30), (1, 0, 40, 60), (0, 0, 50, 60)]
     operator.on_calls(calls("a", rows, op=[10, 11, 10, 11], peer=[1, 0, 0, 1], direction=[1, 2, 1, 2]))
-    there, back = of(Rounds, operator.on_progress(progress("a", (0, 1), 100)))
-    assert (there.ranks, there.is_pair, there.arrival_ns.tolist()) == ((0, 1), True, [[10, 20]])
-    assert (back.ranks, back.is_pair, back.arrival_ns.tolist()) == ((1, 0), True, [[40, 50]])
+    (pairs,) = of(PairRounds, operator.on_progress(progress("a", (0, 1), 100)))
+    assert (pairs.ranks.tolist(), pairs.arrival_ns.tolist()) == ([[0, 1], [1, 0]], [[10, 20], [40, 50]])
+    assert not pairs.is_digest
 
 
 def test_an_iteration_is_over_when_every_rank_has_reported_its_step() -> None:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pytest
 
 from pacehound.model.calls import Sees
-from pacehound.model.digested_pairs import DigestedPairs
+from pacehound.model.pair_rounds import PairRounds
 from pacehound.model.rounds import Rounds
 from streams.rounds.clocks import ClockOffsets, HostClocks
 from streams.rounds.round_columns import RoundColumns, TransferKey
@@ -32,7 +32,7 @@ def stretch(
     )
 
 
-def index_of(blocks: Sequence[Rounds | DigestedPairs], offsets: ClockOffsets | None = None) -> RoundIndex:
+def index_of(blocks: Sequence[Rounds | PairRounds], offsets: ClockOffsets | None = None) -> RoundIndex:
     return RoundIndex(RoundColumns.of(blocks), offsets)
 
 
@@ -241,7 +241,7 @@ def all_of(index: RoundIndex, at: Stretch) -> list[str]:
 def test_digests_of_pairs_say_what_they_say_as_rounds_of_each_pair(seed: int) -> None:
     """Beside collectives of two and more ranks and single pairs, in any place, seen in part or on other clocks."""
     rng = np.random.default_rng(seed)
-    blocks: list[Rounds | DigestedPairs] = []
+    blocks: list[Rounds | PairRounds] = []
     for number in range(3):
         sees = (Sees.ALL, Sees.ALL, Sees.LAUNCH | Sees.END)[int(rng.integers(3))]
         drawn = {"base_ns": BASE_NS, "within_ns": 90 * MS, "n_ranks": 4, "sees": sees}
@@ -266,7 +266,7 @@ def test_digests_of_pairs_say_what_they_say_as_rounds_of_each_pair(seed: int) ->
 def test_an_iteration_is_the_same_without_the_rounds_that_were_over_before_it(seed: int) -> None:
     """However they came: collectives, single pairs and digests of pairs, cut into parts at any block."""
     rng = np.random.default_rng(seed)
-    blocks: list[Rounds | DigestedPairs] = []
+    blocks: list[Rounds | PairRounds] = []
     for number in range(4):
         drawn = {"base_ns": BASE_NS, "within_ns": 90 * MS, "n_ranks": 4}
         blocks += [drawn_pairs(rng, int(rng.integers(0, 40)), **drawn), *drawn_pairs(rng, 3, **drawn).by_pair()]  # type: ignore[arg-type]

@@ -1,12 +1,12 @@
-"""Digests between pairs of ranks: a line for each sender, receiver and iteration, of many communicators at once.
+"""Rounds of pairs of ranks: a line for each round between a sender and a receiver, of many communicators at once.
 
-A pipeline of thousands of ranks has tens of thousands of such pairs, each with one digest in an iteration: as `Rounds`
-of their own they would cost their readers more than all else that is said of the iteration.
+A pipeline of thousands of ranks has tens of thousands of such pairs: as `Rounds` of their own they would cost their
+readers more than all else that is said of an iteration.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -16,15 +16,16 @@ from pacehound.errors import InvalidEvent
 from pacehound.model.calls import Sees
 from pacehound.model.digests import is_of_digests
 from pacehound.model.identity import event_id
-from pacehound.model.rounds import Lines, Rounds, check_codes, columns_at
+from pacehound.model.rounds import Lines, Rounds, check_codes, columns_at, joined_columns
 
 Int64Array = npt.NDArray[np.int64]
 Float64Array = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DigestedPairs:
-    """Digests (`pacehound.model.digests`) of pairs, all of one source, in order of communicator, pair and `seq`.
+class PairRounds:
+    """Rounds of pairs, all of one source, those of a pair next to each other and in order of `seq`.
 
     Attributes
     ----------
@@ -64,20 +65,25 @@ class DigestedPairs:
         )  # fmt: skip
         for name, column, shape in shapes:
             if column is not None and column.shape != shape:
-                raise InvalidEvent(f"digests of pairs have the column {name!r} of shape {column.shape}, not {shape}")
-        if not is_of_digests(self.source):
-            raise InvalidEvent(f"digests of pairs have the source {self.source!r}, which is none of digests")
+                raise InvalidEvent(f"rounds of pairs have the column {name!r} of shape {column.shape}, not {shape}")
         if len(self.seq) and not 0 <= self.communicator.min() <= self.communicator.max() < len(self.communicators):
-            raise InvalidEvent(f"digests of pairs are of other communicators than the {len(self.communicators)} named")
+            raise InvalidEvent(f"rounds of pairs are of other communicators than the {len(self.communicators)} named")
         check_codes(self.op, self.algorithm)
 
     def __len__(self) -> int:
         return len(self.seq)
 
     @property
+    def is_digest(self) -> bool:
+        """Each line is all that a pair called in an iteration (`pacehound.model.digests`)."""
+        return is_of_digests(self.source)
+
+    @property
     def times_ns(self) -> Int64Array:
         """Event time of each line, shape `(n_lines,)`: its last end, else its last arrival."""
-        last_end = self.end_ns.max(axis=1, initial=0)
+        last_end = np.maximum(self.end_ns[:, 0], self.end_ns[:, 1])
+        if last_end.min(initial=1) > 0:  # as nearly always
+            return last_end
         times_ns: Int64Array = np.where(last_end > 0, last_end, self.arrival_ns.max(axis=1, initial=0))
         return times_ns
 
@@ -87,14 +93,14 @@ class DigestedPairs:
         return int(self.times_ns.max(initial=0))
 
     def identity(self) -> str:
-        """Names (job, attempt, source, and of the first and the last line the communicator, pair and step)."""
+        """Names (job, attempt, source, and of the first and the last line the communicator, pair and `seq`)."""
         edge = [
             (self.communicators[self.communicator[at]], *self.ranks[at].tolist(), int(self.seq[at]))
             for at in ((0, -1) if len(self) else ())
         ]
         return event_id("digested pairs", self.job, self.attempt, self.source, len(self), str(edge))
 
-    def chosen(self, lines: Lines) -> DigestedPairs:
+    def chosen(self, lines: Lines) -> PairRounds:
         """Some of the lines."""
         return replace(
             self,
@@ -110,6 +116,11 @@ class DigestedPairs:
         is_first[1:] = (self.ranks[1:] != self.ranks[:-1]).any(axis=1)
         is_first[1:] |= self.communicator[1:] != self.communicator[:-1]
         return np.flatnonzero(is_first)
+
+    def of_rank(self, rank: int) -> PairRounds:
+        """Those that a rank sends or receives in."""
+        is_in: BoolArray = (self.ranks == rank).any(axis=1)
+        return self.chosen(is_in)
 
     def by_pair(self) -> Iterator[Rounds]:
         """The same as rounds, pair by pair: for who looks at few of them, or seldom."""
@@ -135,3 +146,44 @@ class DigestedPairs:
                 recv_rate=None if self.recv_rate is None else self.recv_rate[own],
                 algorithm=None if self.algorithm is None else self.algorithm[own],
             )
+
+
+def joined_pairs(parts: Sequence[PairRounds]) -> list[PairRounds]:
+    """All lines of some rounds of pairs, in order of communicator, pair and `seq`, whatever parts they came in.
+
+    Those of one source that have the same columns become one table, and where there are several of these, the one whose
+    source comes first is the first.
+
+    Parameters
+    ----------
+    parts
+        All of one attempt of one job.
+
+    """
+    alike: dict[tuple[str, int, bool, bool, bool], list[PairRounds]] = {}
+    for part in parts:
+        has = (part.send_rate is not None, part.recv_rate is not None, part.algorithm is not None)
+        alike.setdefault((part.source, part.sees.value, *has), []).append(part)
+    return [_one_table(alike[key]) for key in sorted(alike)]
+
+
+def _one_table(parts: Sequence[PairRounds]) -> PairRounds:
+    """All lines of parts that have the same columns, in order."""
+    names = sorted({name for part in parts for name in _named(part)})
+    place = {name: at for at, name in enumerate(names)}
+    of_part = [[place.get(name, -1) for name in part.communicators] for part in parts]  # -1: it has no line there
+    columns = joined_columns(parts)
+    columns["ranks"] = np.concatenate([part.ranks for part in parts])
+    columns["communicator"] = np.concatenate(
+        [np.array(places, np.int64)[part.communicator] for places, part in zip(of_part, parts, strict=True)]
+    )
+    whole = replace(parts[0], communicators=tuple(names), **columns)
+    order = np.lexsort((whole.seq, whole.ranks[:, 1], whole.ranks[:, 0], whole.communicator))
+    return whole.chosen(order)
+
+
+def _named(pairs: PairRounds) -> Sequence[str]:
+    """The communicators that lines are of."""
+    if len(pairs.communicators) == 1:  # as where one communicator has closed them
+        return pairs.communicators if len(pairs) else ()
+    return [pairs.communicators[at] for at in np.unique(pairs.communicator).tolist()]
