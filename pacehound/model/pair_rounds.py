@@ -169,7 +169,7 @@ def joined_pairs(parts: Sequence[PairRounds]) -> list[PairRounds]:
 
 def _one_table(parts: Sequence[PairRounds]) -> PairRounds:
     """All lines of parts that have the same columns, in order."""
-    names = sorted({name for part in parts for name in _named(part)})
+    names = sorted({part.communicators[at] for part in parts for at in _named(part)})
     place = {name: at for at, name in enumerate(names)}
     of_part = [[place.get(name, -1) for name in part.communicators] for part in parts]  # -1: it has no line there
     columns = joined_columns(parts)
@@ -178,12 +178,33 @@ def _one_table(parts: Sequence[PairRounds]) -> PairRounds:
         [np.array(places, np.int64)[part.communicator] for places, part in zip(of_part, parts, strict=True)]
     )
     whole = replace(parts[0], communicators=tuple(names), **columns)
-    order = np.lexsort((whole.seq, whole.ranks[:, 1], whole.ranks[:, 0], whole.communicator))
-    return whole.chosen(order)
+    order = _order_of(whole)
+    return whole if order is None else whole.chosen(order)
 
 
-def _named(pairs: PairRounds) -> Sequence[str]:
-    """The communicators that lines are of."""
-    if len(pairs.communicators) == 1:  # as where one communicator has closed them
-        return pairs.communicators if len(pairs) else ()
-    return [pairs.communicators[at] for at in np.unique(pairs.communicator).tolist()]
+def _named(pairs: PairRounds) -> list[int]:
+    """The places of the communicators that lines are of."""
+    return np.flatnonzero(np.bincount(pairs.communicator)).tolist()
+
+
+def _order_of(pairs: PairRounds) -> Int64Array | None:
+    """The lines by communicator, pair and `seq`; `None` where they are so already.
+
+    Whole stretches of a pair are put into order: there are many lines in each.
+    """
+    if not len(pairs):
+        return None
+    begins = pairs.begins
+    whose = (pairs.ranks[begins, 1], pairs.ranks[begins, 0], pairs.communicator[begins])
+    order = np.lexsort((pairs.seq[begins], *whose))
+    ends = np.append(begins[1:], len(pairs))
+    is_same = np.logical_and.reduce([of[order[1:]] == of[order[:-1]] for of in whose])
+    falls = np.flatnonzero(pairs.seq[1:] < pairs.seq[:-1]) + 1
+    overlap = is_same & (pairs.seq[ends[order[:-1]] - 1] > pairs.seq[begins[order[1:]]])
+    if overlap.any() or not np.isin(falls, begins).all():  # of a pair, what came late stands between others
+        return np.lexsort((pairs.seq, pairs.ranks[:, 1], pairs.ranks[:, 0], pairs.communicator))
+    if (order[1:] > order[:-1]).all():
+        return None
+    lengths = (ends - begins)[order]
+    lines: Int64Array = np.repeat(begins[order] - (np.cumsum(lengths) - lengths), lengths) + np.arange(len(pairs))
+    return lines

@@ -65,6 +65,25 @@ def test_parts_are_joined_however_they_were_cut(seed: int) -> None:
             assert np.array_equal(getattr(found, name), getattr(expected, name)), name
 
 
+@pytest.mark.parametrize("late", [(), (3,), (0, 5)])
+def test_what_came_late_of_a_pair_stands_where_it_belongs(late: tuple[int, ...]) -> None:
+    """A round that was closed without a row, behind later ones."""
+    many = drawn_pairs(np.random.default_rng(3), 200, n_ranks=2, communicators=("a", "b"))
+    pair = next(one for one in many.by_pair() if len(one) == 6)
+    others = many.chosen(slice(0, 4))
+    parts = [
+        pairs_of([pair.chosen([at for at in range(6) if at not in late])]),
+        others,
+        *(pairs_of([pair.chosen([at])]) for at in late),
+    ]
+    (joined,) = joined_pairs(parts)
+    whose = [
+        (joined.communicators[at], *ranks) for at, ranks in zip(joined.communicator, joined.ranks.tolist(), strict=True)
+    ]
+    assert list(zip(whose, joined.seq.tolist(), strict=True)) == sorted(zip(whose, joined.seq.tolist(), strict=True))
+    assert len(joined) == 10
+
+
 @pytest.mark.parametrize(
     "said",
     [
