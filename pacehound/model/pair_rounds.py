@@ -112,10 +112,16 @@ class PairRounds:
     @property
     def begins(self) -> Int64Array:
         """The first line of each pair of each communicator, shape `(n_pairs,)`."""
+        return np.flatnonzero(self.is_first)
+
+    @property
+    def is_first(self) -> BoolArray:
+        """Whether each line is the first of a pair, shape `(n_lines,)`."""
         is_first = np.ones(len(self), np.bool_)
-        is_first[1:] = (self.ranks[1:] != self.ranks[:-1]).any(axis=1)
-        is_first[1:] |= self.communicator[1:] != self.communicator[:-1]
-        return np.flatnonzero(is_first)
+        is_first[1:] = self.communicator[1:] != self.communicator[:-1]
+        for place in (0, 1):
+            is_first[1:] |= self.ranks[1:, place] != self.ranks[:-1, place]
+        return is_first
 
     def of_rank(self, rank: int) -> PairRounds:
         """Those that a rank sends or receives in."""
@@ -169,6 +175,7 @@ def joined_pairs(parts: Sequence[PairRounds]) -> list[PairRounds]:
 
 def _one_table(parts: Sequence[PairRounds]) -> PairRounds:
     """All lines of parts that have the same columns, in order."""
+    parts = sorted(parts, key=lambda part: part.communicators)  # most are of one: then all lines are in order
     names = sorted({part.communicators[at] for part in parts for at in _named(part)})
     place = {name: at for at, name in enumerate(names)}
     of_part = [[place.get(name, -1) for name in part.communicators] for part in parts]  # -1: it has no line there
@@ -194,14 +201,15 @@ def _order_of(pairs: PairRounds) -> Int64Array | None:
     """
     if not len(pairs):
         return None
-    begins = pairs.begins
+    is_first = pairs.is_first
+    begins = np.flatnonzero(is_first)
     whose = (pairs.ranks[begins, 1], pairs.ranks[begins, 0], pairs.communicator[begins])
     order = np.lexsort((pairs.seq[begins], *whose))
     ends = np.append(begins[1:], len(pairs))
     is_same = np.logical_and.reduce([of[order[1:]] == of[order[:-1]] for of in whose])
-    falls = np.flatnonzero(pairs.seq[1:] < pairs.seq[:-1]) + 1
+    falls = (pairs.seq[1:] < pairs.seq[:-1]) & ~is_first[1:]
     overlap = is_same & (pairs.seq[ends[order[:-1]] - 1] > pairs.seq[begins[order[1:]]])
-    if overlap.any() or not np.isin(falls, begins).all():  # of a pair, what came late stands between others
+    if overlap.any() or falls.any():  # of a pair, what came late stands between others
         return np.lexsort((pairs.seq, pairs.ranks[:, 1], pairs.ranks[:, 0], pairs.communicator))
     if (order[1:] > order[:-1]).all():
         return None

@@ -94,7 +94,7 @@ class ShapeWatch:
         ends = np.append(begins[1:], len(pairs))
         current = np.flatnonzero(np.maximum.reduceat(times_ns, begins) >= self._began_ns)
         ranks = pairs.ranks[begins[current]]
-        if len(np.unique(ranks, axis=0)) > MOST_PAIRS:
+        if len(ranks) > MOST_PAIRS and len(np.unique(ranks, axis=0)) > MOST_PAIRS:
             self._is_full = True
             return
         for (sender, receiver), begin, end in zip(

@@ -13,11 +13,14 @@ from itertools import groupby
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from pacehound.model.pair_rounds import PairRounds, joined_pairs
-from pacehound.model.rounds import Rounds
+from pacehound.model.rounds import Lines, Rounds
 from streams.rounds.round_loops import times_of
 from streams.rounds.round_table import joined
+
+Int64Array = npt.NDArray[np.int64]
 
 CLOSED_NS = (1 << 63) - 1
 """The watermark of a stream that has ended."""
@@ -41,32 +44,41 @@ EventT = TypeVar("EventT", bound=Timed)
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """Rounds with their times, the first and the last of which are at hand; of fewer times only the last rounds are."""
+    """Rounds with their times, the first and the last of which are at hand.
 
-    times_ns: np.ndarray
+    Of those that have left in part, only the others count: which they are in `lines`, the last ones where that is
+    nothing. So the columns of what waits are not copied each time that some of it is due.
+    """
+
+    times_ns: Int64Array
     rounds: Rounds | PairRounds
     first_ns: int
     last_ns: int
+    lines: Int64Array | None = None
 
     def parted(self, until_ns: int) -> tuple[Rounds | PairRounds, _Waiting | None]:
         """What is due, and what is left."""
         gone = len(self.rounds) - len(self.times_ns)
         if self.last_ns <= until_ns:
-            return (self.rounds if gone == 0 else self.rounds.chosen(slice(gone, None))), None
+            return self.without_gone().rounds, None
         is_due = self.times_ns <= until_ns
         n_due = int(np.count_nonzero(is_due))
-        if is_due[:n_due].all():  # as nearly always
-            later_ns, rounds = self.times_ns[n_due:], self.rounds
-            due = rounds.chosen(slice(gone, gone + n_due))
+        if self.lines is None and is_due[:n_due].all():  # as nearly always, but for pairs
+            later_ns, lines = self.times_ns[n_due:], None
+            due = self.rounds.chosen(slice(gone, gone + n_due))
         else:
-            later_ns, here = self.times_ns[~is_due], self.rounds.chosen(slice(gone, None))
-            due, rounds = here.chosen(is_due), here.chosen(~is_due)
-        return due, _Waiting(later_ns, rounds, int(later_ns.min()), self.last_ns)
+            here = np.arange(gone, len(self.rounds)) if self.lines is None else self.lines
+            later_ns, lines = self.times_ns[~is_due], here[~is_due]
+            due = self.rounds.chosen(here[is_due])
+        return due, _Waiting(later_ns, self.rounds, int(later_ns.min()), self.last_ns, lines)
 
     def without_gone(self) -> _Waiting:
         """The same without the rounds that have left."""
         gone = len(self.rounds) - len(self.times_ns)
-        return self if gone == 0 else replace(self, rounds=self.rounds.chosen(slice(gone, None)))
+        if gone == 0:
+            return self
+        left: Lines = slice(gone, None) if self.lines is None else self.lines
+        return replace(self, rounds=self.rounds.chosen(left), lines=None)
 
 
 class Merge(Generic[EventT]):
