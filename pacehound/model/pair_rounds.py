@@ -175,6 +175,9 @@ def joined_pairs(parts: Sequence[PairRounds]) -> list[PairRounds]:
 
 def _one_table(parts: Sequence[PairRounds]) -> PairRounds:
     """All lines of parts that have the same columns, in order."""
+    if len(parts) == 1 and list(parts[0].communicators) == sorted(parts[0].communicators):
+        order = _order_of(parts[0])
+        return parts[0] if order is None else parts[0].chosen(order)
     parts = sorted(parts, key=lambda part: part.communicators)  # most are of one: then all lines are in order
     names = sorted({part.communicators[at] for part in parts for at in _named(part)})
     place = {name: at for at, name in enumerate(names)}

@@ -83,14 +83,14 @@ class ShapeWatch:
                 self._groups[rounds.communicator] = self._groups.get(rounds.communicator, False) or bool(ops & _GATHERS)
                 if ops & _REDUCES:
                     self._on_reduced(rounds, arrived.times_of(number))
-        for pairs in arrived.pairs:
-            self._on_pairs(pairs)
+        for pairs, begins in zip(arrived.pairs, arrived.begins_of_pairs, strict=True):
+            self._on_pairs(pairs, begins)
 
-    def _on_pairs(self, pairs: PairRounds) -> None:
+    def _on_pairs(self, pairs: PairRounds, begins: npt.NDArray[np.int64]) -> None:
         """Of more of them than a layout is read of nobody looks at each."""
         if self._is_full:
             return
-        times_ns, begins = pairs.times_ns, pairs.begins
+        times_ns = pairs.times_ns
         ends = np.append(begins[1:], len(pairs))
         current = np.flatnonzero(np.maximum.reduceat(times_ns, begins) >= self._began_ns)
         ranks = pairs.ranks[begins[current]]

@@ -77,7 +77,7 @@ class RoundColumns:
         parts = []
         for table in tables:
             parts += [_of_blocks(table, number_of)] if table.blocks else []
-            parts += [_of_pairs(pairs, number_of) for pairs in table.pairs]
+            parts += [_of_pairs(*pairs, number_of) for pairs in zip(table.pairs, table.begins_of_pairs, strict=True)]
         columns: dict[str, npt.NDArray[Any]] = {
             name: parts[0][name] if len(parts) == 1 else joined([part[name] for part in parts], kind)
             for name, kind in _KINDS.items()
@@ -157,12 +157,12 @@ def _of_blocks(table: RoundTable, number_of: dict[TransferKey, int]) -> dict[str
     } | {name: getattr(table, name) for name in _KINDS if name not in ("key", "members")}
 
 
-def _of_pairs(pairs: PairRounds, number_of: dict[TransferKey, int]) -> dict[str, npt.NDArray[Any]]:
+def _of_pairs(pairs: PairRounds, begins: Int64Array, number_of: dict[TransferKey, int]) -> dict[str, npt.NDArray[Any]]:
     """The same of rounds of pairs, those of each pair a block."""
-    begins = pairs.begins
     n = len(begins)
     ranks = pairs.ranks[begins]
     keys: Iterable[TransferKey] = zip(ranks[:, 0].tolist(), ranks[:, 1].tolist(), strict=True)
+    columns = ("op", "size_bytes", "arrival_ns", "start_ns", "end_ns")
     return {
         "key": np.array([number_of.setdefault(key, len(number_of)) for key in keys], np.int64),
         "lengths": np.diff(begins, append=len(pairs)),
@@ -170,13 +170,8 @@ def _of_pairs(pairs: PairRounds, number_of: dict[TransferKey, int]) -> dict[str,
         "is_pair": np.ones(n, np.bool_),
         "is_digest": np.full(n, pairs.is_digest),
         "sees_transfer": np.full(n, sees(pairs, TRANSFER)),
-        "members": joined([ranks], np.int64),
-        "op": joined([pairs.op], np.int8),
-        "size_bytes": joined([pairs.size_bytes], np.int64),
-        "arrival_ns": joined([pairs.arrival_ns], np.int64),
-        "start_ns": joined([pairs.start_ns], np.int64),
-        "end_ns": joined([pairs.end_ns], np.int64),
-    }
+        "members": ranks.reshape(-1),
+    } | {name: getattr(pairs, name).reshape(-1) for name in columns}
 
 
 _OF_BLOCK = ("key", "lengths", "widths", "is_pair", "is_digest", "sees_transfer")

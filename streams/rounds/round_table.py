@@ -111,6 +111,11 @@ class RoundTable:
         return self.times_ns[self.first[number] : self.first[number + 1]]
 
     @cached_property
+    def begins_of_pairs(self) -> list[Int64Array]:
+        """Of each of `pairs`, the first line of each pair."""
+        return [pairs.begins for pairs in self.pairs]
+
+    @cached_property
     def last_ns(self) -> list[int]:
         """The event time of each block: that of its last round."""
         return np.maximum.reduceat(self.times_ns, self.first[:-1]).tolist() if self.blocks else []
