@@ -14,6 +14,7 @@ from pacehound.bus.kafka_topics import ensure_topics
 from pacehound.runtime.process import Process, started, when_available
 from pacehound.settings import Settings
 from streams import native_loops
+from streams.kafka.kept_memory import keep_freed_memory
 
 logger = logging.getLogger("pacehound.streams")
 
@@ -61,6 +62,7 @@ def run(
         last snapshot ends.
 
     """
+    keep_freed_memory()
     with started("streams", settings) as process, _cycles_sought_seldom():
         native_loops.loaded()  # where they cannot be built, it does not join its group
         if not when_available(process, lambda: await_topics(settings)):
