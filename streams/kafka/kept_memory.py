@@ -1,8 +1,8 @@
 """Memory that a worker frees is kept for what it makes next.
 
 The columns of a message are some hundred kilobytes to some megabytes, made and freed again with it. The C library gives
-pieces of that size back to the kernel, which clears each page when it is next touched: a tenth of a worker's time
-(docs/adr/0053-pairs-as-one.md).
+pieces of that size back to the kernel, which clears each page when it is next touched: a tenth of what a small job's
+batches take (docs/adr/0053-pairs-as-one.md).
 """
 
 from __future__ import annotations
