@@ -239,7 +239,7 @@ class RoundGrid:
                 "cannot be open"
             )
         if high - self._base >= self._most_open:
-            if self._has_new_rows:
+            if self._has_new_rows and self.has_open:
                 return False
             self.begin_anew(low)
         self._reserve(high - self._base + 1)
@@ -319,6 +319,11 @@ class RoundGrid:
             return
         self._drop(drop_head(self._in_c, self._length))
 
+    @property
+    def _end(self) -> int:
+        """The first sequence number behind its room."""
+        return (self._base or 0) + len(self._op)
+
     def _drop(self, n_lines: int) -> None:
         """So many at the head are gone."""
         self._base = (self._base or 0) + n_lines
@@ -349,6 +354,9 @@ def _lines(n: int, n_ranks: int) -> list[npt.NDArray[Any]]:
 
 def add_to_pairs(grids: Sequence[RoundGrid], rows: CallRows, parts: PartedRows, *, has_transfers: bool) -> None:
     """Put the rows of pairs into the grids of these pairs, which have room for them (`RoundGrid.make_room`)."""
+    for grid, (sender, receiver, _, _, high) in zip(grids, parts.pairs, strict=True):
+        if high >= grid._end:  # C would write behind it
+            raise ValueError(f"the grid of ranks {sender} and {receiver} ends before {grid._end}: no room for {high}")
     put = put_rows_of_pairs(
         parts,
         rows.in_c,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -113,6 +114,17 @@ def test_however_rows_come_each_round_of_a_pair_is_closed_once(
             assert np.array_equal(rounds.recv_rate * 2, rounds.send_rate, equal_nan=True)
     assert {pair: grid.late_rows for pair, grid in grids.items() if grid.late_rows} == plainly.late
     assert {pair: grid.duplicate_rows for pair, grid in grids.items() if grid.duplicate_rows} == plainly.twice
+
+
+def test_rows_that_a_grid_has_no_room_for_are_not_written_behind_it() -> None:
+    rows = rows_of([("send", 0, 1, 5), ("send", 0, 2, 700), ("recv", 2, 0, 700)], 10, has_rates=False)
+    parts = parted(rows.in_c, slice(0, 3))
+    grids = [RoundGrid(2), RoundGrid(2)]
+    assert grids[0].make_room(5, 5, has_transfers=False)
+    assert grids[1].make_room(0, 3, has_transfers=False)
+    with pytest.raises(ValueError, match="the grid of ranks 0 and 2 ends before 4: no room for 700"):
+        add_to_pairs(grids, rows, parts, has_transfers=False)
+    assert close_complete_of_pairs(grids) is None
 
 
 def test_of_no_grid_nothing_is_complete() -> None:

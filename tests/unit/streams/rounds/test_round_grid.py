@@ -96,6 +96,16 @@ def test_a_batch_far_ahead_is_behind_a_gap_and_the_rounds_begin_anew_there():
     assert (grid.late_rows, grid.close_complete().seq.tolist()) == (1, [100_001])
 
 
+def test_a_batch_far_ahead_of_rows_that_all_came_late_is_taken():
+    """They have opened no round that might be complete."""
+    grid = RoundGrid(1)
+    add(grid, [0], [0])
+    grid.close_complete()
+    add(grid, [0], [0])
+    add(grid, [0], [100_000])
+    assert (grid.late_rows, grid.close_complete().seq.tolist()) == (1, [100_000])
+
+
 def test_numbers_of_one_batch_that_lie_too_far_apart_are_refused_and_change_nothing():
     grid = RoundGrid(1)
     with pytest.raises(InvalidEvent, match="the sequence numbers 3 to 100003"):
