@@ -11,7 +11,7 @@ import ctypes
 
 KEPT_BYTES = 64 * 1024 * 1024
 """So much that is free at the end of its heap a worker keeps (chosen: what the columns of the largest messages, 16 MiB,
-take until they are worked on; a twentieth of what a worker of a job of 16,384 ranks has resident)."""
+take until they are worked on; a thirtieth of what a worker of a job of 16,384 ranks has resident)."""
 
 LARGEST_BYTES = 32 * 1024 * 1024
 """Larger pieces are asked of the kernel by themselves and given back at once, as the C library allows at most."""
