@@ -16,7 +16,7 @@ from pacehound.errors import InvalidEvent
 from pacehound.model.calls import Sees
 from pacehound.model.digests import is_of_digests
 from pacehound.model.identity import event_id
-from pacehound.model.rounds import Lines, Rounds, check_codes, columns_at, joined_columns
+from pacehound.model.rounds import Lines, Rounds, check_columns, columns_at, joined_columns
 
 Int64Array = npt.NDArray[np.int64]
 Float64Array = npt.NDArray[np.float64]
@@ -56,19 +56,14 @@ class PairRounds:
     algorithm: npt.NDArray[np.int8] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        line, cells = (len(self.seq),), (len(self.seq), 2)
-        shapes = (
-            ("communicator", self.communicator, line), ("ranks", self.ranks, cells), ("op", self.op, line),
-            ("size_bytes", self.size_bytes, line), ("algorithm", self.algorithm, line),
-            ("arrival_ns", self.arrival_ns, cells), ("start_ns", self.start_ns, cells), ("end_ns", self.end_ns, cells),
-            ("send_rate", self.send_rate, cells), ("recv_rate", self.recv_rate, cells),
-        )  # fmt: skip
+        check_columns(self, 2)
+        n_lines = len(self.seq)
+        shapes = (("communicator", self.communicator, (n_lines,)), ("ranks", self.ranks, (n_lines, 2)))
         for name, column, shape in shapes:
-            if column is not None and column.shape != shape:
-                raise InvalidEvent(f"rounds of pairs have the column {name!r} of shape {column.shape}, not {shape}")
-        if len(self.seq) and not 0 <= self.communicator.min() <= self.communicator.max() < len(self.communicators):
+            if column.shape != shape:
+                raise InvalidEvent(f"rounds column {name!r} has shape {column.shape}, not {shape}")
+        if n_lines and not 0 <= self.communicator.min() <= self.communicator.max() < len(self.communicators):
             raise InvalidEvent(f"rounds of pairs are of other communicators than the {len(self.communicators)} named")
-        check_codes(self.op, self.algorithm)
 
     def __len__(self) -> int:
         return len(self.seq)
@@ -142,15 +137,7 @@ class PairRounds:
                 sees=self.sees,
                 is_pair=True,
                 ranks=(sender, receiver),
-                seq=self.seq[own],
-                op=self.op[own],
-                size_bytes=self.size_bytes[own],
-                arrival_ns=self.arrival_ns[own],
-                start_ns=self.start_ns[own],
-                end_ns=self.end_ns[own],
-                send_rate=None if self.send_rate is None else self.send_rate[own],
-                recv_rate=None if self.recv_rate is None else self.recv_rate[own],
-                algorithm=None if self.algorithm is None else self.algorithm[own],
+                **columns_at(self, own),
             )
 
 

@@ -72,16 +72,7 @@ class Rounds:
     algorithm: npt.NDArray[np.int8] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        line, cells = (len(self.seq),), (len(self.seq), len(self.ranks))
-        shapes = (
-            ("op", self.op, line), ("size_bytes", self.size_bytes, line), ("algorithm", self.algorithm, line),
-            ("arrival_ns", self.arrival_ns, cells), ("start_ns", self.start_ns, cells), ("end_ns", self.end_ns, cells),
-            ("send_rate", self.send_rate, cells), ("recv_rate", self.recv_rate, cells),
-        )  # fmt: skip
-        for name, column, shape in shapes:
-            if column is not None and column.shape != shape:
-                raise InvalidEvent(f"rounds column {name!r} has shape {column.shape}, not {shape}")
-        check_codes(self.op, self.algorithm)
+        check_columns(self, len(self.ranks))
 
     def __len__(self) -> int:
         return len(self.seq)
@@ -164,11 +155,20 @@ def columns_at(of: object, lines: Lines) -> dict[str, Any]:
     return {name: column[lines] for name, column in columns.items() if column is not None}
 
 
-def check_codes(op: npt.NDArray[np.int8], algorithm: npt.NDArray[np.int8] | None) -> None:
-    """That operations and algorithms of rounds are known ones, or `InvalidEvent`."""
-    if _any_besides(_OP_CODES, op):
+def check_columns(of: Any, n_ranks: int) -> None:
+    """That `COLUMNS` have a value for each round, or for each of its ranks, and hold known codes, or `InvalidEvent`."""
+    line, cells = (len(of.seq),), (len(of.seq), n_ranks)
+    shapes = (
+        ("op", of.op, line), ("size_bytes", of.size_bytes, line), ("algorithm", of.algorithm, line),
+        ("arrival_ns", of.arrival_ns, cells), ("start_ns", of.start_ns, cells), ("end_ns", of.end_ns, cells),
+        ("send_rate", of.send_rate, cells), ("recv_rate", of.recv_rate, cells),
+    )  # fmt: skip
+    for name, column, shape in shapes:
+        if column is not None and column.shape != shape:
+            raise InvalidEvent(f"rounds column {name!r} has shape {column.shape}, not {shape}")
+    if _any_besides(_OP_CODES, of.op):
         raise InvalidEvent(f"rounds have an operation code outside 0..{len(OPS) - 1}")
-    if algorithm is not None and _any_besides(_ALGORITHM_CODES, algorithm):
+    if of.algorithm is not None and _any_besides(_ALGORITHM_CODES, of.algorithm):
         raise InvalidEvent(f"rounds have an algorithm code outside 0..{len(ALGORITHMS) - 1}")
 
 

@@ -168,8 +168,8 @@ struct grid {
  *
  * In the grid of a pair the sender has the first place and the receiver the second, and they need not agree on what
  * they call. Rates and algorithms are put where `has_transfers`; then both rows and grid have them. */
-API void rows_put(const struct some *some, const struct rows *rows, bool is_pair, bool has_transfers, int64_t base,
-                  const struct grid *grid, int64_t *n_late, int64_t *n_twice)
+static void put(const struct some *some, const struct rows *rows, bool is_pair, bool has_transfers, int64_t base,
+                const struct grid *grid, int64_t *n_late, int64_t *n_twice)
 {
     for (int64_t i = 0; i < some->n; i++) {
         int64_t at = row_of(some, i), line = rows->seq[at] - base;
@@ -198,14 +198,21 @@ API void rows_put(const struct some *some, const struct rows *rows, bool is_pair
     }
 }
 
-/* The same for the rows of pairs (rows_part), of which `begin` is the first in `index`, each into the grid of its pair. */
+/* The rows of all members. */
+API void rows_put(const struct some *some, const struct rows *rows, bool has_transfers, int64_t base,
+                  const struct grid *grid, int64_t *n_late, int64_t *n_twice)
+{
+    put(some, rows, false, has_transfers, base, grid, n_late, n_twice);
+}
+
+/* The rows of pairs (rows_part), of which `begin` is the first in `index`, each into the grid of its pair. */
 API void rows_put_pairs(const struct rows *rows, bool has_transfers, const int64_t *index, int64_t begin,
                         const struct pair *pairs, int64_t n_pairs, const int64_t *bases,
                         const struct grid *const *grids, int64_t *n_late, int64_t *n_twice)
 {
     for (int64_t i = 0; i < n_pairs; i++) {
         struct some some = {0, pairs[i].after - begin, index + begin};
-        rows_put(&some, rows, true, has_transfers, bases[i], grids[i], n_late + i, n_twice + i);
+        put(&some, rows, true, has_transfers, bases[i], grids[i], n_late + i, n_twice + i);
         begin = pairs[i].after;
     }
 }
@@ -354,34 +361,25 @@ API int64_t grid_drop_head(const struct grid *grid, int64_t n_lines)
     return head;
 }
 
-/* Copy the lines out that are complete and not closed, close them, and drop what is closed at the head; `lines` and
- * `rounds` have room for all of them. Returns how many they are, and writes how many lines were dropped. */
-API int64_t grid_close_complete(const struct grid *grid, int64_t n_lines, int64_t base, int64_t *lines,
-                                const struct rounds *rounds, bool *differ, int64_t *head)
-{
-    int64_t n = grid_complete(grid, n_lines, lines);
-    *differ = false;
-    *head = 0;
-    if (!n)
-        return 0;
-    grid_take(grid, lines, n, base, rounds, differ);
-    *head = grid_drop_head(grid, n_lines);
-    return n;
-}
-
-/* The same for several grids of one width, what leaves them one behind the other; of each how many lines were taken out
- * and dropped. Returns how many were taken out of all. */
+/* Copy the lines of grids of one width out that are complete and not closed, those of each behind those of the one before,
+ * close them, and drop what is closed at the heads; `rounds` has room for all `n_lines`, and `lines` for those of any grid.
+ * Returns how many they are; writes how many of each grid they are and were dropped, and whether signatures differ. */
 API int64_t grids_close_complete(int64_t n_grids, const struct grid *const *grids, const int64_t *n_lines,
-                                 const int64_t *bases, int64_t *lines, const struct rounds *rounds, int64_t *n_closed,
-                                 int64_t *heads)
+                                 const int64_t *bases, int64_t *lines, const struct rounds *rounds, bool *differ,
+                                 int64_t *n_closed, int64_t *heads)
 {
     struct rounds into = *rounds;
     int64_t n_all = 0;
-    bool differ;
+    *differ = false;
     for (int64_t i = 0; i < n_grids; i++) {
-        const int64_t n = grid_close_complete(grids[i], n_lines[i], bases[i], lines, &into, &differ, heads + i);
-        const int64_t cells = n * grids[i]->width;
-        n_closed[i] = n;
+        const int64_t n = n_closed[i] = grid_complete(grids[i], n_lines[i], lines), cells = n * grids[i]->width;
+        heads[i] = 0;
+        if (!n)
+            continue;
+        bool here;
+        grid_take(grids[i], lines, n, bases[i], &into, &here);
+        *differ |= here;
+        heads[i] = grid_drop_head(grids[i], n_lines[i]);
         n_all += n;
         into.seq += n;
         into.op += n;

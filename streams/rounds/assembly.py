@@ -18,7 +18,6 @@ from streams.rounds.row_loops import (
     GridInC,
     PartedRows,
     SomeRows,
-    close_complete,
     drop_head,
     grid_in_c,
     overdue_lines,
@@ -70,11 +69,6 @@ class ClosedRounds:
     send_rate: Float64Array | None = None
     recv_rate: Float64Array | None = None
     algorithm: npt.NDArray[np.int8] | None = None
-
-    @property
-    def has_rates(self) -> bool:
-        """Some row has a rate or an algorithm."""
-        return self.send_rate is not None
 
     def disagreeing(self) -> Int64Array:
         """Positions of the rounds in which two ranks called different things, as far as both are known."""
@@ -270,15 +264,8 @@ class RoundGrid:
         """Take out every round that all members have reported."""
         if not self._has_new_rows or self._base is None:
             return None
-        self._has_new_rows = False
-        closed = close_complete(
-            self._in_c, self._length, self._base, self.n_ranks, has_transfers=self._extras is not None
-        )
-        if closed is None:
-            return None
-        n_dropped, differ, columns = closed
-        self._drop(n_dropped)
-        return ClosedRounds(is_uniform=not differ, **columns)
+        closed = close_complete([self])
+        return None if closed is None else closed[1]
 
     @property
     def has_open(self) -> bool:
@@ -368,25 +355,29 @@ def add_to_pairs(grids: Sequence[RoundGrid], rows: CallRows, parts: PartedRows, 
         grid._note_put(n_late, n_twice)
 
 
-def close_complete_of_pairs(grids: Sequence[RoundGrid]) -> tuple[list[int], ClosedRounds] | None:
-    """Take every round that both have reported out of grids of pairs; how many of each, and they one behind the other.
+def close_complete(grids: Sequence[RoundGrid]) -> tuple[list[int], ClosedRounds] | None:
+    """Take every round that all have reported out of grids of as many ranks.
 
-    Where a grid has rates or algorithms, those of the others are not known.
+    How many of each grid, and they one behind the other; where a grid has rates or algorithms, those of the others are
+    not known.
     """
-    closed = row_loops.close_complete_of_pairs(
+    if not grids:
+        return None
+    closed = row_loops.close_complete(
         [grid._in_c for grid in grids],
         [grid._length for grid in grids],
         [grid._base or 0 for grid in grids],
+        grids[0].n_ranks,
         has_transfers=any(grid._extras is not None for grid in grids),
     )
     for grid in grids:
         grid._has_new_rows = False
     if closed is None:
         return None
-    n_closed, heads, columns = closed
+    n_closed, heads, differ, columns = closed
     for grid, n_dropped in zip(grids, heads, strict=True):
         grid._drop(n_dropped)
-    return n_closed, ClosedRounds(is_uniform=True, **columns)
+    return n_closed, ClosedRounds(is_uniform=not differ, **columns)
 
 
 @lru_cache(64)

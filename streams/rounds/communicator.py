@@ -29,9 +29,9 @@ from pacehound.model.events import (
     members_agree,
 )
 from pacehound.model.flushes import Heartbeat
-from pacehound.model.pair_rounds import PairRounds
-from pacehound.model.rounds import Rounds, columns_at, joined_columns
-from streams.rounds.assembly import ClosedRounds, RoundGrid, add_to_pairs, close_complete_of_pairs
+from pacehound.model.pair_rounds import PairRounds, joined_pairs
+from pacehound.model.rounds import Rounds, columns_at
+from streams.rounds.assembly import ClosedRounds, RoundGrid, add_to_pairs, close_complete
 from streams.rounds.call_rows import NONE, SEND, CallRows, rows_of_batch
 from streams.rounds.digest_places import Places
 from streams.rounds.digest_rounds import Digested
@@ -412,7 +412,7 @@ class CommunicatorOperator:
         events += self._complete_of_pairs(pairs)
         if has_risen and (waiting := [(pair, grid) for pair, grid in pairs if grid.has_open]):
             is_running, _ = running or self._running()
-            events += self._overdue_of_pairs(waiting, is_running)
+            events += joined_pairs(list(self._overdue_of_pairs(waiting, is_running)))
         if self._digests is not None and self._digests.has_open:
             events += self._digests.take(
                 self.job,
@@ -446,21 +446,18 @@ class CommunicatorOperator:
 
     def _complete_of_pairs(self, pairs: Sequence[PlacedPair]) -> list[PairRounds]:
         """Rounds of pairs that both have reported, as one."""
-        closed = close_complete_of_pairs([grid for _, grid in pairs]) if pairs else None
+        closed = close_complete([grid for _, grid in pairs])
         if closed is None:
             return []
         n_of_each, rounds = closed
-        return [self._pair_rounds([pair for pair, _ in pairs], n_of_each, columns_at(rounds, slice(None)))]
+        return [self._pair_rounds([pair for pair, _ in pairs], n_of_each, rounds)]
 
     def _overdue_of_pairs(self, pairs: Sequence[PlacedPair], is_running: BoolArray) -> Iterator[PairRounds]:
-        """Rounds of pairs whose missing rows will not come: those with rates and those without, each as one."""
-        closed = [(pair, self._close_overdue(pair, grid, is_running)) for pair, grid in pairs]
-        for has_rates in (False, True):
-            some = [(pair, part) for pair, part in closed if part is not None and part.has_rates is has_rates]
-            if some:
-                parts = [part for _, part in some]
-                n_of_each = [len(part.seq) for part in parts]
-                yield self._pair_rounds([pair for pair, _ in some], n_of_each, joined_columns(parts))
+        """Rounds of pairs whose missing rows will not come, those of each by itself."""
+        for pair, grid in pairs:
+            closed = self._close_overdue(pair, grid, is_running)
+            if closed is not None:
+                yield self._pair_rounds([pair], [len(closed.seq)], closed)
 
     def _close_overdue(self, pair: tuple[int, int], grid: RoundGrid, is_running: BoolArray) -> ClosedRounds | None:
         """Rounds of a pair whose missing rows will not come.
@@ -549,7 +546,7 @@ class CommunicatorOperator:
         )
 
     def _pair_rounds(
-        self, pairs: Sequence[tuple[int, int]], n_of_each: Sequence[int], columns: dict[str, Any]
+        self, pairs: Sequence[tuple[int, int]], n_of_each: Sequence[int], closed: ClosedRounds
     ) -> PairRounds:
         return PairRounds(
             job=self.job,
@@ -557,9 +554,9 @@ class CommunicatorOperator:
             source=self._source,
             sees=self._sees,
             communicators=(self.communicator,),
-            communicator=np.zeros(len(columns["seq"]), np.int64),
+            communicator=np.zeros(len(closed.seq), np.int64),
             ranks=np.repeat(np.array(pairs, np.int64), n_of_each, axis=0),
-            **columns,
+            **columns_at(closed, slice(None)),
         )
 
     def _count(self, what: str, number: int) -> None:

@@ -218,7 +218,6 @@ def put_rows(some: SomeRows, rows: RowsInC, base: int, grid: GridInC, *, has_tra
     native_loops.loaded().rows_put(
         ctypes.byref(some.in_c),
         ctypes.byref(rows),
-        ctypes.c_bool(False),
         ctypes.c_bool(has_transfers),
         _COUNT(base),
         ctypes.byref(grid),
@@ -332,41 +331,18 @@ def take_lines(
 
 
 def close_complete(
-    grid: GridInC, n_lines: int, base: int, width: int, *, has_transfers: bool
-) -> tuple[int, bool, dict[str, npt.NDArray[Any]]] | None:
-    """Take the complete lines out of the first `n_lines`, as `take_lines` does, and drop the closed ones at the head.
+    grids: Sequence[GridInC], n_lines: Sequence[int], bases: Sequence[int], width: int, *, has_transfers: bool
+) -> tuple[list[int], list[int], bool, dict[str, npt.NDArray[Any]]] | None:
+    """Take the complete lines out of the first `n_lines` of each grid, as `take_lines` does, and drop the closed heads.
 
-    How many were dropped, whether two signatures of one line differ, and the columns; `None` where no line is complete.
-    """
-    memory, where = _room(n_lines, width, has_transfers=has_transfers)
-    lines, differ, head = np.empty(n_lines, np.int64), ctypes.c_bool(False), _COUNT(0)
-    close = native_loops.loaded().grid_close_complete
-    close.restype = _COUNT
-    n: int = close(
-        ctypes.byref(grid),
-        _COUNT(n_lines),
-        _COUNT(base),
-        address(lines),
-        ctypes.byref(where),
-        ctypes.byref(differ),
-        ctypes.byref(head),
-    )
-    if not n:
-        return None
-    return head.value, differ.value, _columns(memory, n_lines, n, width, has_transfers=has_transfers)
-
-
-def close_complete_of_pairs(
-    grids: Sequence[GridInC], n_lines: Sequence[int], bases: Sequence[int], *, has_transfers: bool
-) -> tuple[list[int], list[int], dict[str, npt.NDArray[Any]]] | None:
-    """The same for grids of pairs, what leaves them one behind the other.
-
-    Of each grid how many lines were taken out and how many dropped, and the columns; `None` where none is complete.
-    With transfers, of grids that have none they are not known.
+    Of each grid how many lines were taken out and how many dropped, whether two signatures of one line differ, and the
+    columns, those of each grid behind those of the one before; `None` where no line is complete. With transfers, of
+    grids that have none they are not known.
     """
     n_grids, n_all = len(grids), sum(n_lines)
-    memory, where = _room(n_all, 2, has_transfers=has_transfers)
-    lines, n_closed, heads = np.empty(n_all, np.int64), (_COUNT * n_grids)(), (_COUNT * n_grids)()
+    memory, where = _room(n_all, width, has_transfers=has_transfers)
+    lines, differ = np.empty(n_all, np.int64), ctypes.c_bool(False)
+    n_closed, heads = (_COUNT * n_grids)(), (_COUNT * n_grids)()
     close = native_loops.loaded().grids_close_complete
     close.restype = _COUNT
     n: int = close(
@@ -376,12 +352,14 @@ def close_complete_of_pairs(
         (_COUNT * n_grids)(*bases),
         address(lines),
         ctypes.byref(where),
+        ctypes.byref(differ),
         n_closed,
         heads,
     )
     if not n:
         return None
-    return list(n_closed), list(heads), _columns(memory, n_all, n, 2, has_transfers=has_transfers)
+    columns = _columns(memory, n_all, n, width, has_transfers=has_transfers)
+    return list(n_closed), list(heads), differ.value, columns
 
 
 def _room(n_lines: int, width: int, *, has_transfers: bool) -> tuple[Int64Array, _RoundsInC]:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pacehound.model.codes import DIRECTIONS
-from streams.rounds.assembly import RoundGrid, add_to_pairs, close_complete_of_pairs
+from streams.rounds.assembly import RoundGrid, add_to_pairs, close_complete
 from streams.rounds.call_rows import CallRows
 from streams.rounds.row_loops import parted
 from tests.fakes.examples import examples
@@ -92,7 +92,7 @@ def test_however_rows_come_each_round_of_a_pair_is_closed_once(
         if not data.draw(st.booleans()):
             continue
         placed = sorted(grids.items())
-        closed = close_complete_of_pairs([grid for _, grid in placed])
+        closed = close_complete([grid for _, grid in placed])
         expected = plainly.complete()
         assert (closed is None) == (not expected)
         if closed is None:
@@ -124,9 +124,9 @@ def test_rows_that_a_grid_has_no_room_for_are_not_written_behind_it() -> None:
     assert grids[1].make_room(0, 3, has_transfers=False)
     with pytest.raises(ValueError, match="the grid of ranks 0 and 2 ends before 4: no room for 700"):
         add_to_pairs(grids, rows, parts, has_transfers=False)
-    assert close_complete_of_pairs(grids) is None
+    assert close_complete(grids) is None
 
 
 def test_of_no_grid_nothing_is_complete() -> None:
-    assert close_complete_of_pairs([]) is None
-    assert close_complete_of_pairs([RoundGrid(2)]) is None
+    assert close_complete([]) is None
+    assert close_complete([RoundGrid(2)]) is None
