@@ -151,6 +151,7 @@ class _Host:
         self._words = HostWords()
         # Agents of a job begin within seconds of each other.
         self._next_vitals_ns = spec.start_unix_ns + host * VITALS_EVERY_NS // len(spec.hosts)
+        self._seen: list[HostVitals] = []  # and not told yet
         of_calls = [_records(of.of_host(tuple(topology.host_ranks)), spec) for (_, of), topology in
                     zip(calls, self._topologies, strict=True)]  # fmt: skip
         numbers = np.repeat(np.arange(len(of_calls)), list(map(len, of_calls)))
@@ -178,6 +179,7 @@ class _Host:
                 held_ns = times.quiet_behind_promises_ns(now_ns, tells_iterations=True)
                 times.flushed(now_ns, 1.0)
                 yield from self._flush(now_ns, times, is_usual=is_usual, held_ns=held_ns)
+            self._look_at_hardware(now_ns, may_wait=times.awaits_heartbeat(now_ns, tells_iterations=True))
         yield from self._flush(now_ns, times, is_last=True)
 
     def _flush(
@@ -194,7 +196,9 @@ class _Host:
         is_short = is_usual and self._in_full.says_all(settled, in_short)
         quiet_ns = times.quiet_ns if is_short else 0
         sample = self._sample(now_ns, is_last=is_last)
-        seen = self._seen(now_ns)
+        seen, self._seen = self._seen, []
+        for one in seen:
+            self._words.seen(one)
         samples = self._words.in_full([sample]) if is_last else self._words.changed([sample], quiet_ns)
         behind_ns = {} if is_last else {sample.attempt: self._words.last_ns(sample.attempt)}
         if is_short:
@@ -300,14 +304,11 @@ class _Host:
         why = "job ended" if is_last else ""
         return HostSample(**self._same, time_ns=now_ns, processes=processes, closed=is_last, closed_why=why)
 
-    def _seen(self, until_ns: int) -> list[HostVitals]:
-        """What the hardware has been like since it was said last."""
-        seen = []
-        while self._next_vitals_ns <= until_ns:
-            seen.append(vitals_of(self._sample(self._next_vitals_ns, is_last=False)))
-            self._words.seen(seen[-1])
-            self._next_vitals_ns += VITALS_EVERY_NS
-        return seen
+    def _look_at_hardware(self, now_ns: int, *, may_wait: bool) -> None:
+        """As `HostWatch` does."""
+        if now_ns >= self._next_vitals_ns + (VITALS_EVERY_NS if may_wait else 0):
+            self._next_vitals_ns = now_ns + VITALS_EVERY_NS
+            self._seen.append(vitals_of(self._sample(now_ns, is_last=False)))
 
     def _topology(self, group: Group) -> Topology:
         return Topology(

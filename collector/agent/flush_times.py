@@ -37,6 +37,10 @@ QUIET_FACTOR = 1.0
 """Times `lateness_s` between two heartbeats (chosen: an exit in the middle of an iteration is heard of when all hosts
 have spoken again, and fewer messages cost less)."""
 
+LOOK_AHEAD_NS = 500_000_000
+"""So much before a heartbeat hardware is looked at, so that what is seen goes with it (chosen: ten times what a look
+takes where a driver is slow, and a tenth of the time between two)."""
+
 SPREAD_NS = 200_000_000
 """By how much sooner than others a host may end an iteration and still promise enough at its first word about it
 (chosen: behind the last collective of an iteration there is the optimizer's own step alone)."""
@@ -97,6 +101,8 @@ class FlushTimes:
     >>> [times.is_usual(now) for now in (120 * 10**8, 250 * 10**8, 260 * 10**8)]
     [True, True, False]
     >>> times.may_be_quiet(111 * 10**8)
+    >>> [times.awaits_heartbeat(now, tells_iterations=True) for now in (112 * 10**8, 155 * 10**8, 156 * 10**8)]
+    [True, True, False]
     >>> [times.is_due(now, tells_iterations=True) for now in (125 * 10**8, 165 * 10**8)]
     [False, True]
 
@@ -155,6 +161,15 @@ class FlushTimes:
         ranks are.
         """
         return not (self._was_overdue or self._is_overdue(now_ns))
+
+    def awaits_heartbeat(self, now_ns: int, *, tells_iterations: bool) -> bool:
+        """What is seen now may be told with an iteration, and a heartbeat is to come: whoever can wait looks then.
+
+        Thousands of hosts tell at once that an iteration is over, and whoever is to be named waits until all of that
+        was read. A heartbeat nobody waits for.
+        """
+        has_heartbeats = tells_iterations and min(self._lasted_ns, default=0) > self.quiet_ns
+        return has_heartbeats and now_ns < self._latest_ns - LOOK_AHEAD_NS
 
     def until_next_ns(self, now_ns: int) -> int:
         """So long nothing is due, unless what is seen until then changes that."""

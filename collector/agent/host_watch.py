@@ -85,7 +85,7 @@ class HostWatch:
         in_call: frozenset[int] = frozenset()
         self._wanted = Stall(attempt=attempt, reason=why, ranks=tuple(ranks[:MAX_STACKS]), in_call=in_call)
 
-    def look_at_hardware(self, alive: Sequence[RankProcess], now_ns: int) -> None:
+    def look_at_hardware(self, alive: Sequence[RankProcess], now_ns: int, *, may_wait: bool = False) -> None:
         """Where it is time to; never waits.
 
         Ranks that have come since the last look are looked at at once: what a rank has lacked is told by two looks at
@@ -97,15 +97,19 @@ class HostWatch:
             The ranks' processes that are there.
         now_ns
             Monotonic time.
+        may_wait
+            There is a better moment to come (`FlushTimes.awaits_heartbeat`): for as long again as between two looks it
+            is waited for, unless somebody looks closely.
 
         """
         if not alive:
             return
         attempt = max(process.attempt for process in alive)
         ranks = [process for process in alive if process.attempt == attempt]
-        is_time = now_ns >= self._next_vitals_ns or not self._looked_at.issuperset(ranks)
+        is_close = now_ns < self._closely_until_ns
+        due_ns = self._next_vitals_ns + (VITALS_EVERY_NS if may_wait and not is_close else 0)
+        is_time = now_ns >= due_ns or not self._looked_at.issuperset(ranks)
         if is_time and self._vitals_tasks.is_idle():
-            is_close = now_ns < self._closely_until_ns
             self._next_vitals_ns = now_ns + (CLOSELY_EVERY_NS if is_close else VITALS_EVERY_NS)
             self._looked_at = frozenset(ranks)
             self._vitals_tasks.run(lambda: self._read_vitals(attempt, ranks, self._clock_ns()))

@@ -225,8 +225,9 @@ class Agent:
             self.close(now_ns, ended.why)
         elif has_news or self._is_due(now_ns) or self._unsettled >= UNSETTLED_RECORDS:
             self.flush(now_ns, has_news=has_news)
-        if self._host_watch is not None and not self.has_closed:
-            self._host_watch.look_at_hardware(self.processes.alive(), now_ns)  # behind a flush, which would wait for it
+        if self._host_watch is not None and not self.has_closed:  # behind a flush, which would wait for it
+            may_wait = self._flush_times.awaits_heartbeat(now_ns, tells_iterations=self.assembler.tells_iterations)
+            self._host_watch.look_at_hardware(self.processes.alive(), now_ns, may_wait=may_wait)
         self.delivery.step(now_ns)
 
     def may_wait_s(self, now_ns: int) -> float:

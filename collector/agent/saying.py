@@ -159,6 +159,7 @@ def in_one(flushes: Iterable[Flush]) -> Iterator[Flush]:
 
     Examples
     --------
+    >>> from msgspec import structs
     >>> from pacehound.model.flushes import CallPart
     >>> said = Flush(job="j", attempt=0, host="h", shard=0)
     >>> digests = CallPart(communicator="c", source="c10d digests", ordinal=0, sees=3, n_rows=0)
@@ -166,7 +167,7 @@ def in_one(flushes: Iterable[Flush]) -> Iterator[Flush]:
     >>> [one] = in_one([replace(said, parts=(digests,)), replace(said, heartbeat=beat)])
     >>> len(one.parts), one.heartbeat == beat
     (1, True)
-    >>> calls = replace(said, parts=(replace(digests, source="c10d"),))
+    >>> calls = replace(said, parts=(structs.replace(digests, source="c10d"),))
     >>> promise = Progress(job="j", attempt=0, time_ns=5, host="h", communicator="c", ranks=())
     >>> [one] = in_one([calls, replace(said, promises=(promise,))])
     >>> len(one.parts), len(one.promises)

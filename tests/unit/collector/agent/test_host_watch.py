@@ -9,6 +9,7 @@ from typing import Generic, TypeVar
 
 import pytest
 
+from collector.agent.flush_times import LOOK_AHEAD_NS
 from collector.agent.host_watch import CLOSELY_EVERY_NS, VITALS_EVERY_NS, HostWatch
 from collector.agent.outbox import Lost, Outbox, Outgoing
 from collector.host.evidence.stall import Stall
@@ -172,6 +173,38 @@ def test_hosts_that_tell_of_iterations_say_what_hardware_is_like_in_the_same_mes
     if is_beside:
         assert {event.key for event in told if isinstance(event, Flush)} == {beside[0].key}, "one message on Kafka"
         assert heartbeats(run)[-1].behind_ns == beside[-1].time_ns
+
+
+@pytest.mark.parametrize(("lasts_s", "are_together"), [(2, True), (7, False), (12, False)])
+def test_what_hardware_is_like_is_not_told_with_a_long_iteration(
+    tmp_path: Path, lasts_s: int, *, are_together: bool
+) -> None:
+    """Whoever is slow is named when thousands of hosts have told of an iteration, all at once; heartbeats can wait."""
+    run = WatchedRun(tmp_path, DIGESTS)
+    ring = run.joined(0)
+    looked_ns, told = [], []
+    for step in range(6 + 50 // lasts_s):
+        ring.done(step, run.now_ns - 20 * MS, run.now_ns - 10 * MS)
+        ring.marker(step, run.now_ns - 10 * MS)
+        for _ in range(4 * lasts_s):
+            n_before = len(run.receiver.messages)
+            run.step(250)
+            now = [event for message in list(run.receiver.messages)[n_before:] for event in codec.decode(message)]
+            told.append([flush for flush in now if isinstance(flush, Flush)] if step > 4 else [])
+            if run.vitals.waiting:
+                looked_ns.append(run.now_ns)
+                run.vitals.finish()
+    of_iterations = [flushes for flushes in told if any(flush.markers for flush in flushes)]
+    assert len(of_iterations) >= 50 // lasts_s
+    assert any(flush.vitals for flushes in of_iterations for flush in flushes) == are_together
+    assert max(later - earlier for earlier, later in itertools.pairwise(looked_ns)) <= 2 * VITALS_EVERY_NS
+    with_vitals = [flushes for flushes in told if any(flush.vitals for flush in flushes)]
+    assert len(with_vitals) >= 50 // 10
+    for flushes in with_vitals if not are_together else []:
+        (seen_ns,) = (vitals.time_ns for flush in flushes for vitals in flush.vitals)
+        (beat,) = (flush.heartbeat for flush in flushes if flush.heartbeat is not None)
+        assert beat.behind_ns >= seen_ns
+        assert beat.time_ns - seen_ns <= LOOK_AHEAD_NS
 
 
 def test_promises_speak_behind_what_was_seen_before_them(tmp_path: Path) -> None:
