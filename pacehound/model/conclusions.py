@@ -21,6 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pacehound.errors import InvalidEvent, MalformedMessage
+from pacehound.model.by_the_hundred import ByTheHundred
 from pacehound.model.calls import Sees
 from pacehound.model.columns import numbers, values_of
 from pacehound.model.digests import is_of_digests
@@ -118,8 +119,7 @@ class Conclusions:
         return event_id("conclusions", self.job, self.attempt, " ".join(one.identity() for one in self.said))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoundsHead:
+class RoundsHead(ByTheHundred, frozen=True, kw_only=True):
     """Of which rounds the next `n_rounds` lines of the table are; a column that none of them has is not read there."""
 
     communicator: str
@@ -133,8 +133,7 @@ class RoundsHead:
     has_algorithm: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PairsHead:
+class PairsHead(ByTheHundred, frozen=True, kw_only=True):
     """Of which pairs' digests the next `n_lines` lines of the table are, as in `RoundsHead`."""
 
     source: str

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import msgspec
-
 from pacehound.errors import InvalidEvent
+from pacehound.model.by_the_hundred import ByTheHundred
 from pacehound.model.evenly_spaced import SHARED
 from pacehound.model.identity import event_id
 from pacehound.model.int64 import Int64
@@ -96,13 +95,7 @@ class Topology:
         return event_id("topology", self.job, self.attempt, self.communicator, self.host, self.host_ranks)
 
 
-class _InPromise(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """What promises hold by the hundred: a struct is read in a third of the time of a dataclass, and its defaults are
-    not written. It never holds itself, so that nobody looks for cycles.
-    """
-
-
-class ChannelTransfers(_InPromise, frozen=True, kw_only=True):
+class ChannelTransfers(ByTheHundred, frozen=True, kw_only=True):
     """How far one channel of a running call is, as its host's agent has sampled it (CCL-D 4.1.2).
 
     Attributes
@@ -130,7 +123,7 @@ class ChannelTransfers(_InPromise, frozen=True, kw_only=True):
     still_since_ns: Int64 = 0
 
 
-class OpenCall(_InPromise, frozen=True, kw_only=True):
+class OpenCall(ByTheHundred, frozen=True, kw_only=True):
     """A call that was launched and has not completed.
 
     Attributes
@@ -168,7 +161,7 @@ class OpenCall(_InPromise, frozen=True, kw_only=True):
     channels: tuple[ChannelTransfers, ...] = ()
 
 
-class PairProgress(_InPromise, frozen=True, kw_only=True):
+class PairProgress(ByTheHundred, frozen=True, kw_only=True):
     """How far one rank is with its calls to (`send`) or from (`recv`) one peer, which are numbered apart."""
 
     peer: Int64
@@ -177,7 +170,7 @@ class PairProgress(_InPromise, frozen=True, kw_only=True):
     last_completed: Int64 = NEVER
 
 
-class RankProgress(_InPromise, frozen=True, kw_only=True):
+class RankProgress(ByTheHundred, frozen=True, kw_only=True):
     """How far one rank is on one communicator: sequence numbers of its collectives, and what it waits in.
 
     The numbers may be `NEVER`, or `UNTOLD` from files that leave them open (live sources always count).

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from pacehound.bus import Message
 from pacehound.clock import ManualClock
@@ -86,7 +87,7 @@ def test_an_insert_of_flushes_is_no_larger_than_others(monkeypatch: pytest.Monke
 
 def test_what_does_not_fit_a_column_takes_its_flush_along_and_no_other() -> None:
     good = flush_of(call_batch(communicator="a"), call_batch(communicator="b"))
-    bad = replace(good, parts=(good.parts[0], replace(good.parts[1], ordinal=1 << 70)))
+    bad = replace(good, parts=(good.parts[0], structs.replace(good.parts[1], ordinal=1 << 70)))
     found = gathered([bad, good])
     assert [(one.offset, one.error) for one in found.dead_letters] == [(0, "MalformedMessage")]
     assert "$.parts[1].ordinal" in found.dead_letters[0].reason

@@ -13,6 +13,7 @@ import pytest
 from event_strategies import conclusions, digested_pairs
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from pacehound.errors import InvalidEvent, MalformedMessage
 from pacehound.model import codec
@@ -136,7 +137,7 @@ def test_a_pair_of_one_rank_stays_what_it_is() -> None:
 def test_a_head_of_a_pair_that_cannot_be_true_is_refused(said: dict[str, Any]) -> None:
     whole = Conclusions(job="j", attempt=0, said=(drawn_pairs(np.random.default_rng(5), 40, source="c10d"),))
     head, table = head_of(whole), rounds_table(whole)
-    lying = dataclasses.replace(head, rounds=(dataclasses.replace(head.rounds[0], **said), *head.rounds[1:]))
+    lying = dataclasses.replace(head, rounds=(structs.replace(head.rounds[0], **said), *head.rounds[1:]))
     with pytest.raises((InvalidEvent, MalformedMessage, KeyError, ValueError)):
         read_conclusions(lying, table, job="j", attempt=0)
     with pytest.raises(InvalidEvent, match="other kinds"):
@@ -218,7 +219,7 @@ def test_a_head_that_cannot_be_true_is_refused(said: dict[str, Any]) -> None:
     whole = Conclusions(job="j", attempt=0, said=(pairs(),))
     head, table = head_of(whole), rounds_table(whole)
     assert isinstance(head.pairs, tuple)
-    lying = dataclasses.replace(head, pairs=(dataclasses.replace(head.pairs[0], **said),))
+    lying = dataclasses.replace(head, pairs=(structs.replace(head.pairs[0], **said),))
     with pytest.raises((InvalidEvent, MalformedMessage, KeyError, ValueError)):
         read_conclusions(lying, table, job="j", attempt=0)
     with pytest.raises(InvalidEvent, match="no table"):
