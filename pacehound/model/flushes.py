@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import msgspec
 import numpy as np
@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pacehound.errors import InvalidEvent
+from pacehound.model.by_the_hundred import ByTheHundred
 from pacehound.model.calls import CALL_SCHEMA, NO_PEER, UNKNOWN_COUNT, CallBatch, Sees
 from pacehound.model.codes import ALGORITHMS, DIRECTIONS, DTYPES, OPS, PROTOCOLS, REDOPS
 from pacehound.model.columns import numbers, numpy_type, values_of
@@ -55,6 +56,9 @@ _UNKNOWN = {
 ALWAYS = ("rank", "seq", "op", "launch_ns")
 """Other columns travel where a row knows something of them."""
 
+_ALWAYS = frozenset(ALWAYS)
+_SEES = frozenset(range(Sees.ALL.value + 1))
+
 MAX_FLUSH_ROWS = 4_096
 """Of one message: below the 512 KB to which messages are joined on Kafka, whatever the source sees."""
 
@@ -66,8 +70,7 @@ HostCall = Topology | CallBatch | Markers | Progress
 """What a host says of its calls, each with a message of its own."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallPart:
+class CallPart(ByTheHundred, frozen=True, kw_only=True):
     """Whose the next rows are; all of it as in `CallBatch`."""
 
     communicator: str
@@ -146,11 +149,11 @@ class Flush:
     heartbeat: Heartbeat | None = None
 
     def __post_init__(self) -> None:
-        n_rows = len(self)
+        n_rows = _n_rows(self.parts)
         for name, column in self.columns.items():
             if column.shape != (n_rows,) or column.dtype != COLUMNS[name]:
                 raise InvalidEvent(f"flush column {name!r} is {column.dtype} {column.shape}, not {n_rows} values")
-        if n_rows and not self.columns.keys() >= set(ALWAYS):
+        if n_rows and not self.columns.keys() >= _ALWAYS:
             raise InvalidEvent(f"a flush of {n_rows} rows has the columns {sorted(self.columns)} alone")
         for said in self.said:
             if (said.job, said.attempt, said.host) != (self.job, self.attempt, self.host):
@@ -159,7 +162,9 @@ class Flush:
                 )
 
     def __len__(self) -> int:
-        return sum(part.n_rows for part in self.parts)
+        for column in self.columns.values():
+            return len(column)  # those of all parts: their sum takes longer
+        return _n_rows(self.parts)
 
     @property
     def said(self) -> tuple[HostVitals | Topology | Markers | Progress, ...]:
@@ -230,7 +235,7 @@ class Flush:
 
     def slices(self) -> list[slice]:
         """Where the rows of each part are."""
-        ends = np.cumsum([0, *(part.n_rows for part in self.parts)]).tolist()
+        ends = accumulate([part.n_rows for part in self.parts], initial=0)
         return [slice(first, after) for first, after in pairwise(ends)]
 
     def batch(self, part: CallPart, rows: slice) -> CallBatch:
@@ -274,7 +279,7 @@ class Flush:
             if part.represented:
                 check_represented(part.n_rows, part.represented)
                 _spread({name: column[first:after] for name, column in columns.items()}, part.represented)
-            parts.append(replace(part, n_rows=after - first, represented=()))
+            parts.append(msgspec.structs.replace(part, n_rows=after - first, represented=()))
             first = after
         return replace(self, parts=tuple(parts), columns=columns)
 
@@ -325,6 +330,10 @@ def head_of(flush: Flush) -> FlushHead:
     )
 
 
+def _n_rows(parts: Sequence[CallPart]) -> int:
+    return sum([part.n_rows for part in parts])
+
+
 def unknown_column(name: str, n_rows: int) -> Column:
     """A column of which nothing is known."""
     return np.full(n_rows, _UNKNOWN.get(name, 0), COLUMNS[name])
@@ -348,20 +357,25 @@ def read_flush(head: FlushHead, rows: pa.RecordBatch | None, *, job: str, attemp
     """
     if not 0 <= shard <= MAX_WORLD_RANKS:
         raise InvalidEvent(f"the shard of a flush is {shard}")
-    n_rows, n_there = sum(part.n_rows for part in head.parts), 0 if rows is None else rows.num_rows
-    if n_rows != n_there or min((part.n_rows for part in head.parts), default=0) < 0:
+    n_rows, n_there = _n_rows(head.parts), 0 if rows is None else rows.num_rows
+    if n_rows != n_there:
         raise InvalidEvent(f"a flush says it has {n_rows} rows and has {n_there}")
+    highest = 0
+    for part in head.parts:
+        if part.n_rows < 0:
+            raise InvalidEvent(f"a part of a flush says it has {part.n_rows} rows")
+        if part.dropped < 0 or part.within_ns < 0:
+            raise InvalidEvent(f"{part.dropped} calls dropped, right within {part.within_ns} ns: neither is negative")
+        if part.sees not in _SEES:
+            Sees(part.sees)  # says so
+        for one in part.represented:
+            highest = max(highest, one.rank)
     columns: dict[str, Column] = {}
     if rows is not None:
         there = zip(rows.schema.names, rows.columns, strict=True)
         columns = {name: _read_column(column, name, COLUMNS[name]) for name, column in there if name in COLUMNS}
-    for part in head.parts:
-        if part.dropped < 0 or part.within_ns < 0:
-            raise InvalidEvent(f"{part.dropped} calls dropped, right within {part.within_ns} ns: neither is negative")
-    for sees in {part.sees for part in head.parts}:
-        Sees(sees)
     if n_rows and "rank" in columns and "seq" in columns:
-        ranks, highest = columns["rank"], max((one.rank for p in head.parts for one in p.represented), default=0)
+        ranks = columns["rank"]
         if ranks.min() < 0 or columns["seq"].min() < 0:
             raise InvalidEvent("a flush has a negative rank or sequence number")
         highest = max(int(ranks.max()), highest)
