@@ -7,6 +7,7 @@ has, and Arrow has no bound for that. So whether columns are compressed is seen 
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 
 import pyarrow as pa
 
@@ -17,6 +18,14 @@ MIN_ROW_BYTES = 16
 
 # A body written by these settings is the same on every machine and Arrow version that reads it.
 _IPC_OPTIONS = pa.ipc.IpcWriteOptions(compression=None, use_threads=False)
+
+_CONTINUATION = 0xFFFFFFFF
+_END = struct.pack("<II", _CONTINUATION, 0)
+_FRAME_BYTES = 8
+"""Before each message: the continuation, and how long its metadata is."""
+
+_MAX_SCHEMA_BYTES = 4 * 1024
+"""Twice what the columns of calls take; longer ones are not kept."""
 
 _ZSTD, _LZ4 = b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18"
 _LONG_BYTES = 32 * 1024
@@ -45,17 +54,47 @@ def read_arrow(body: bytes) -> pa.RecordBatch:
         It holds no one batch of columns, or they take what nobody sends.
 
     """
-    if is_compressed(body):
-        raise MalformedMessage("an Arrow body is compressed; send it plain, the bus compresses it")
-    with pa.ipc.open_stream(body) as reader:
-        batches = list(reader)
-    if len(batches) != 1:
-        raise MalformedMessage(f"an Arrow body holds {len(batches)} record batches, not one")
-    batch: pa.RecordBatch = batches[0]
+    batch = _read_known(body)
+    if batch is None:
+        if is_compressed(body):
+            raise MalformedMessage("an Arrow body is compressed; send it plain, the bus compresses it")
+        with pa.ipc.open_stream(body) as reader:
+            batches = list(reader)
+        if len(batches) != 1:
+            raise MalformedMessage(f"an Arrow body holds {len(batches)} record batches, not one")
+        batch = batches[0]
     if batch.num_rows * MIN_ROW_BYTES > len(body):
         raise MalformedMessage(f"an Arrow body of {len(body)} bytes says it has {batch.num_rows} rows")
     batch.validate(full=True)
     return batch
+
+
+def _read_known(body: bytes) -> pa.RecordBatch | None:
+    """The batch behind a schema that has come before, as nearly all do; `None`: it is to be read as any stream."""
+    first = _length(body, 0)
+    end = first + _length(body, first) if 0 < first <= _MAX_SCHEMA_BYTES else 0
+    schema = _plain_schema(body[:first]) if first < end else None
+    if schema is None:
+        return None
+    message = pa.ipc.read_message(pa.py_buffer(body).slice(first))
+    if message.type != "record batch" or _has_compression(message.metadata.to_pybytes()):
+        return None
+    return pa.ipc.read_record_batch(message, schema) if body[end + message.body.size :] in (b"", _END) else None
+
+
+def _length(body: bytes, at: int) -> int:
+    """How far it is from the frame of a message that begins here to its own body; 0 where none does."""
+    if len(body) < at + _FRAME_BYTES:
+        return 0
+    continuation, n_bytes = struct.unpack_from("<II", body, at)
+    return _FRAME_BYTES + n_bytes if continuation == _CONTINUATION and n_bytes else 0
+
+
+@lru_cache(maxsize=64)
+def _plain_schema(message: bytes) -> pa.Schema | None:
+    """The columns of a stream that begins so; `None` where dictionaries follow."""
+    schema: pa.Schema = pa.ipc.read_schema(pa.py_buffer(message))
+    return None if any(pa.types.is_dictionary(field.type) for field in schema) else schema
 
 
 def is_compressed(body: bytes) -> bool:
