@@ -149,16 +149,21 @@ def batches(
 
     Calls that were timed on the device, of a source that otherwise sees launches only, have batches of their own, and
     so have the rows of representatives. The communicators' ordinals move on, and the calls they had lost
-    go out with the next batch that is judged. Digests, and calls behind them, have batches and ordinals of their own.
+    go out with the next batch that is judged. Digests, and calls behind them, have batches and ordinals of their own;
+    digests are in order of step, rank and peer, in which those of one iteration stand as those of any other: whoever
+    reads them has places for them by then.
     """
     if len(rows) == 0:
         return
-    time_ns = np.maximum(rows["end_ns"], rows["launch_ns"])
+    if told_as is ToldAs.DIGESTS:
+        in_batch = [rows[name] for name in ("direction", "peer", "rank", "seq")]
+    else:
+        in_batch = [rows["seq"], rows["rank"], np.maximum(rows["end_ns"], rows["launch_ns"])]
     is_timed = rings.is_timed(rows)
     is_representative = (
         representatives.is_representative if representatives is not None else np.zeros(len(rows), np.bool_)
     )
-    order = np.lexsort((rows["seq"], rows["rank"], time_ns, is_representative, is_timed, rows["source"], communicators))
+    order = np.lexsort((*in_batch, is_representative, is_timed, rows["source"], communicators))
     if representatives is not None:
         order = order[~representatives.is_represented[order]]
     rows, communicators, is_timed, is_representative = (

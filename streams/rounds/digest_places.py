@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -53,12 +53,6 @@ class Places:
         by_line = np.argsort(lines, kind="stable")
         own, begins, counts = np.unique(lines[by_line], return_index=True, return_counts=True)
         return cls(lines, cells, by_line, begins, own, counts, len(np.unique(cells)) == len(cells))
-
-    def of_rows(self, order: Int64Array) -> Places:
-        """The same where the row that was at `i` is at `order[i]`."""
-        lines, cells = np.empty((2, len(order)), np.int64)
-        lines[order], cells[order] = self.lines, self.cells
-        return replace(self, lines=lines, cells=cells, by_line=order[self.by_line])
 
     def chosen(self, rows: Int64Array) -> Places:
         """Of some of the rows."""

@@ -16,7 +16,7 @@ from pacehound.model.routing import Event, host_stream
 from pacehound.settings import Settings
 from streams.rounds.call_rows import rows_of_flush
 from streams.rounds.communicator import CommunicatorOperator
-from streams.rounds.digest_places import Int64Array, Places
+from streams.rounds.digest_places import Places
 from streams.rounds.digest_rows import digests_of_flush
 from streams.rounds.digest_table import DigestTable
 from streams.rounds.heartbeats import Heartbeats
@@ -26,22 +26,16 @@ from streams.rounds.stage_one import OpenStream, StageOne, StageTwoInput
 
 
 class _Said(NamedTuple):
-    """Whose digests a flush has: communicators one behind the other, and in a fixed order the ranks and peers of each.
-
-    Hosts tell them in the order in which they ended, which is another one in each iteration.
-    """
+    """Whose digests a flush has: communicators one behind the other, and the direction, peer and rank of each row."""
 
     parts: tuple[tuple[str, str, int], ...]
     columns: tuple[bytes, ...]
 
     @classmethod
-    def of(cls, flush: Flush) -> tuple[_Said, Int64Array]:
-        """And where in the flush each row of that order is."""
-        part = np.repeat(np.arange(len(flush.parts)), [part.n_rows for part in flush.parts])
+    def of(cls, flush: Flush) -> _Said:
         columns = [flush.columns[name] for name in ("direction", "peer", "rank") if name in flush.columns]
-        order = np.lexsort((*columns, part))
-        parts = tuple((part.communicator, part.source, part.n_rows) for part in flush.parts)
-        return cls(parts, tuple(column[order].tobytes() for column in columns)), order
+        parts = tuple([(part.communicator, part.source, part.n_rows) for part in flush.parts])
+        return cls(parts, tuple([column.tobytes() for column in columns]))
 
 
 MAX_OVER = 1_000
@@ -245,16 +239,14 @@ class Shard:
         """Put digests that lie where those of this host did before; whether that is so."""
         if not flush.parts or any(part.dropped or not is_of_digests(part.source) for part in flush.parts):
             return False
-        said, order = _Said.of(flush)
-        known = self._places.get(flush.host)
-        if known is not None and known[0] == said:
-            places = known[1].of_rows(order)
-        elif (found := self._placed(flush)) is not None:
-            places = found
-            self._places[flush.host] = said, places.of_rows(np.argsort(order))
-        else:
+        said = _Said.of(flush)
+        known, places = self._places.get(flush.host, (None, None))
+        if known != said:
+            places = self._placed(flush)
+        if places is None:
             self._places.pop(flush.host, None)
             return False
+        self._places[flush.host] = said, places
         rows = digests_of_flush(flush)
         if rows is None:
             return False
