@@ -6,7 +6,7 @@ of the log; what goes out is in event time up to the watermark that follows it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -85,8 +85,11 @@ class CommunicatorOperator:
         )
         self._of_calls = Grids(self._collectives, self._pairs, set())
         self._open_hosts: tuple[str, ...] | None = None  # nothing: one has come, closed or opened since
+        self._is_whole: bool | None = None  # nothing: a host has come, gone or come back since
         self._has_new_rows = False  # since rounds were looked at
         self._may_rise = False  # the watermark, by what was promised since then
+        self._is_quiet = False  # no round is open, and no rows have come since that was seen
+        self._unheard: Mapping[str, Heartbeat] | None = None  # of all hosts, as far as only the watermark knows them
         self._mismatches = MismatchWatch(topology)
         self.counts: dict[str, int] = {}
         self._iterations = (
@@ -105,8 +108,9 @@ class CommunicatorOperator:
         """Without what follows from the members; of hosts what cannot be told from the rest of them."""
         derived = (
             *("_column", "_order", "_ascending", "_members_in_c", "_lowest", "_of_calls", "_open_hosts"),
-            *("_has_new_rows", "_may_rise"),
+            *("_has_new_rows", "_may_rise", "_is_quiet", "_is_whole", "_unheard"),
         )
+        self._hear_all()
         state = {name: value for name, value in self.__dict__.items() if name not in derived}
         state["_hosts"] = {name: HostState.of(host) for name, host in self._hosts.items()}
         return state
@@ -118,6 +122,7 @@ class CommunicatorOperator:
         self._place_members()
         self._lowest, self._of_calls = None, Grids(self._collectives, self._pairs, set(self._pairs))
         self._open_hosts, self._has_new_rows, self._may_rise = None, True, True
+        self._is_whole, self._is_quiet, self._unheard = None, False, None
         for ranks, grid in self._of_calls.of(self.members):
             if grid.n_ranks != len(ranks):
                 raise ValueError(f"communicator {self.communicator}: {len(ranks)} ranks have a grid of {grid.n_ranks}")
@@ -129,9 +134,10 @@ class CommunicatorOperator:
             self._open_hosts = tuple(name for name, host in self._hosts.items() if not host.closed)
         return self._open_hosts
 
-    def knows(self, host: str) -> bool:
-        """Whether a host has announced itself."""
-        return host in self._hosts
+    @property
+    def announced(self) -> Collection[str]:
+        """Hosts that have announced themselves, in that order."""
+        return self._hosts.keys()
 
     @property
     def is_complete(self) -> bool:
@@ -154,9 +160,10 @@ class CommunicatorOperator:
             owner = self._claimed.setdefault(rank, topology.host)
             if owner != topology.host:
                 raise InvalidEvent(f"rank {rank} is announced by host {topology.host!r} and by host {owner!r}")
+        self._hear_all()
         known = self._hosts.get(topology.host)
         ranks = frozenset(topology.host_ranks)
-        self._open_hosts = None
+        self._open_hosts = self._is_whole = None
         if known is None:
             self._hosts[topology.host] = HostOfCommunicator(ranks)
         elif ranks <= known.ranks:
@@ -164,7 +171,7 @@ class CommunicatorOperator:
             return []
         else:
             known.ranks |= ranks
-            known.closed = False
+            self._set_away(known, is_left_out=known.left_out, is_closed=False)
             self._gone -= known.ranks
         return [topology if topology.members is self.members else replace(topology, members=self.members)]
 
@@ -184,7 +191,7 @@ class CommunicatorOperator:
             return []
         found = self._looked_at(rows, where)
         self._count("backward_times", found.n_backward)
-        self._has_new_rows = True
+        self._has_new_rows, self._is_quiet = True, False
         if is_of_digests(source):
             places = Places.of(*self._placed(rows, where, sees, source, has_pairs=found.n_pairs > 0))
             self._table.put(digests_of_calls(rows, where), places)
@@ -295,6 +302,7 @@ class CommunicatorOperator:
         outsiders = [p.rank for p in progress.ranks if p.rank not in self._column]
         if outsiders:
             raise InvalidEvent(f"progress of ranks {outsiders}, which are no members of {progress.communicator}")
+        self._hear_all()
         host.patience.renew()
         if progress == host.last_progress:  # sent twice: later stages have it
             self._may_rise = True
@@ -310,8 +318,7 @@ class CommunicatorOperator:
         )
         host.last_progress = progress
         host.promised_ns, host.quiet_ns = max(host.promised_ns, progress.time_ns), 0
-        host.left_out = False
-        self._set_closed(host, is_closed=progress.closed)
+        self._set_away(host, is_left_out=False, is_closed=progress.closed)
         if progress.closed:
             self._gone |= host.ranks
         else:
@@ -331,22 +338,49 @@ class CommunicatorOperator:
         """Rounds and iterations that are over by what was promised, and up to when that is all."""
         return [*self._advance(), *self._watermark()]
 
+    def on_time(self, beats: Mapping[str, Heartbeat], times_ns: Mapping[str, int]) -> list[StageOneEvent] | None:
+        """The heartbeats of all hosts, where nothing follows but that time goes on; `None`: each is to be heard.
+
+        A shard of thousands of hosts and communicators is told of them every few seconds, and mostly so. Who has
+        promised what is then written down when somebody asks. `times_ns` are those of `beats`.
+        """
+        if not self._is_quiet or self._has_new_rows or self._may_rise or self._iterations is not None:
+            return None
+        if not self.is_whole or not beats.keys() >= self._hosts.keys():
+            return None
+        lowest_ns = min(map(times_ns.__getitem__, self._hosts))
+        if lowest_ns < self._watermark_ns:
+            return None
+        self._watermark_ns, self._lowest, self._unheard = lowest_ns, None, beats
+        return self._watermark()
+
     def on_heartbeats(self, beats: Sequence[tuple[str, Heartbeat]]) -> list[StageOneEvent]:
         """Hosts promise the same up to a later time, and do not say how far their ranks are."""
         for name, _ in beats:
             if name not in self._hosts:
                 raise InvalidEvent(f"heartbeat of host {name!r}, which has not announced {self.communicator}")
+        self._hear_all()
         if len(beats) > 1:
             self._lowest = None  # it is looked for once, and not followed from one to the next
         for name, beat in beats:
-            host = self._hosts[name]
-            host.patience.renew()
-            if host.left_out or host.closed or beat.time_ns < host.promised_ns:
-                self._may_rise |= self._beats_again(host, beat)
-                continue
-            self._may_rise |= self._lowest is None or self._moves(host, beat.time_ns)
-            host.promised_ns, host.quiet_ns = beat.time_ns, beat.quiet_ns
+            self._may_rise |= self._hear(self._hosts[name], beat)
         return self.advance() if self._may_rise or self._has_new_rows else []
+
+    def _hear_all(self) -> None:
+        """Those heartbeats of which only the watermark knows."""
+        beats, self._unheard = self._unheard, None
+        if beats is not None:
+            for name, host in self._hosts.items():
+                self._hear(host, beats[name])
+
+    def _hear(self, host: HostOfCommunicator, beat: Heartbeat) -> bool:
+        """Whether the watermark may rise with it."""
+        host.patience.renew()
+        if host.left_out or host.closed or beat.time_ns < host.promised_ns:
+            return self._beats_again(host, beat)
+        may_rise = self._lowest is None or self._moves(host, beat.time_ns)
+        host.promised_ns, host.quiet_ns = beat.time_ns, beat.quiet_ns
+        return may_rise
 
     def _beats_again(self, host: HostOfCommunicator, heartbeat: Heartbeat) -> bool:
         """Whether the watermark may rise with that of a host which was away, or has promised more before."""
@@ -356,14 +390,16 @@ class CommunicatorOperator:
             self._count("backward_progress", 1)
             return False
         host.promised_ns, host.quiet_ns = heartbeat.time_ns, heartbeat.quiet_ns
-        host.left_out = False
-        self._set_closed(host, is_closed=False)
+        self._set_away(host, is_left_out=False, is_closed=False)
         self._gone -= host.ranks
         return True
 
-    def _set_closed(self, host: HostOfCommunicator, *, is_closed: bool) -> None:
+    def _set_away(self, host: HostOfCommunicator, *, is_left_out: bool, is_closed: bool) -> None:
         if host.closed != is_closed:
-            host.closed, self._open_hosts = is_closed, None
+            self._open_hosts = self._is_whole = None
+        if host.left_out != is_left_out:
+            self._is_whole = None
+        host.left_out, host.closed = is_left_out, is_closed
 
     def _moves(self, host: HostOfCommunicator, promised_ns: int) -> bool:
         """Whether a promise of an open host may raise the watermark: the last of those that held it back moves on."""
@@ -378,13 +414,13 @@ class CommunicatorOperator:
     def on_tick(self, tick: Tick) -> list[StageOneEvent]:
         """Time has passed in a stream in which a host is silent: who is too far behind is left out, then given up."""
         self._ticked_ns = max(self._ticked_ns, tick.time_ns)
+        self._hear_all()
         for host in self._hosts.values():
             if host.closed or host.promised_ns + host.quiet_ns >= tick.time_ns - self._lateness_ns:
                 continue
-            host.left_out = True
-            if host.patience.ends(tick.time_ns):
-                self._set_closed(host, is_closed=True)
-                host.left_out = False
+            is_given_up = host.patience.ends(tick.time_ns)
+            self._set_away(host, is_left_out=not is_given_up, is_closed=is_given_up)
+            if is_given_up:
                 self._gone |= host.ranks
         self._may_rise = True
         return self.advance()
@@ -420,10 +456,13 @@ class CommunicatorOperator:
                 lambda _: self.members,
                 lambda _: self.awaited(),
                 among=None if has_risen else (),
-                absent=(self.communicator,) if self.has_absent else (),
+                absent=() if self.is_whole else (self.communicator,),
             )
         if self._iterations is not None:
             events += self._iterations.close(self._watermark_ns, self._gone)
+        if has_risen:
+            is_open = self._collectives.has_open or (self._digests is not None and self._digests.has_open)
+            self._is_quiet = not (is_open or any(grid.has_open for _, grid in pairs))
         return events
 
     def told_end_ns(self, tick_ns: int) -> int | None:
@@ -435,9 +474,12 @@ class CommunicatorOperator:
         return Awaited(self._until_ns, self._running()[0])
 
     @property
-    def has_absent(self) -> bool:
-        """Some of its members are not running, as far as is known."""
-        return not self.is_complete or any(host.closed or host.left_out for host in self._hosts.values())
+    def is_whole(self) -> bool:
+        """All its members are running, as far as is known."""
+        if self._is_whole is None:
+            is_away = any(host.closed or host.left_out for host in self._hosts.values())
+            self._is_whole = self.is_complete and not is_away
+        return self._is_whole
 
     @property
     def _until_ns(self) -> int:
@@ -479,6 +521,7 @@ class CommunicatorOperator:
 
     def _current_watermark_ns(self) -> int:
         """The lowest promise of the hosts that count; -1 while a member's host is unknown and may still come."""
+        self._hear_all()
         self._lowest = None
         if not self.is_complete and self._ticked_ns < self._created_ns + self._lateness_ns:
             return -1

@@ -7,11 +7,38 @@ all promises concluded from, at once when no host holds back what is waited for.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
+from itertools import chain
 from typing import Any
 
 from pacehound.model.flushes import Heartbeat
 from streams.rounds.merge import CLOSED_NS
+
+
+class ToldBeats:
+    """Heartbeats that communicators are told of.
+
+    Attributes
+    ----------
+    beats, times_ns
+        By host.
+    n_hosts
+        By communicator, how many of them name it.
+    go_back
+        A host may have promised more before.
+
+    """
+
+    def __init__(self, beats: dict[str, Heartbeat], *, go_back: bool) -> None:
+        self.beats, self.go_back = beats, go_back
+        self.times_ns = {host: beat.time_ns for host, beat in beats.items()}
+        self.n_hosts = Counter(chain.from_iterable(beat.communicators for beat in beats.values()))
+
+    def of(self, communicator: str, hosts: Iterable[str]) -> list[tuple[str, Heartbeat]]:
+        """Those of these hosts that name it."""
+        known = ((host, self.beats.get(host)) for host in hosts)
+        return [(host, beat) for host, beat in known if beat is not None and communicator in beat.communicators]
 
 
 class Heartbeats:
@@ -30,8 +57,9 @@ class Heartbeats:
     False
     >>> beats.wait("b", Heartbeat(time_ns=11, communicators=("c", "d")))
     >>> beats.promises("b", 11)
-    >>> beats.are_due, {name: len(told) for name, told in beats.take().items()}
-    (True, {'c': 2, 'd': 1})
+    >>> told = beats.take()
+    >>> beats.are_due, told.n_hosts, [host for host, _ in told.of("d", ["a", "b"])]
+    (False, Counter({'c': 2, 'd': 1}), ['b'])
 
     """
 
@@ -39,6 +67,8 @@ class Heartbeats:
         self._longest_ns = longest_ns
         self._waiting: dict[str, Heartbeat] = {}
         self._promised_ns: dict[str, int] = {}
+        self._highest_ns: dict[str, int] = {}  # of what it has ever promised
+        self._goes_back = False  # some host has promised less than before, since all were told
         self._known: dict[str, tuple[str, ...]] = {}  # by host, communicators that have taken a heartbeat of it
         self._behind: set[str] | None = None  # who holds back what is waited for; `None`: nobody has asked yet
         self._wanted_ns = 0
@@ -72,6 +102,9 @@ class Heartbeats:
 
     def promises(self, host: str, time_ns: int, *, is_last: bool = False) -> None:
         """A host has promised something, in whatever form; after the last it holds nobody back."""
+        highest_ns = self._highest_ns.get(host, time_ns)
+        self._goes_back |= time_ns < highest_ns
+        self._highest_ns[host] = max(time_ns, highest_ns)
         oldest_ns, newest_ns = self._since_ns or (time_ns, time_ns)
         self._since_ns = min(oldest_ns, time_ns), max(newest_ns, time_ns)
         self._promised_ns[host] = until_ns = CLOSED_NS if is_last else time_ns
@@ -95,14 +128,11 @@ class Heartbeats:
         oldest_ns, newest_ns = self._since_ns
         return not self._behind or newest_ns - oldest_ns >= self._longest_ns
 
-    def take(self, hosts: Iterable[str] | None = None) -> dict[str, list[tuple[str, Heartbeat]]]:
-        """Those of some hosts, or all, by communicator: they wait no more."""
+    def take(self, hosts: Iterable[str] | None = None) -> ToldBeats:
+        """Those of some hosts, or all: they wait no more."""
         if hosts is None:
-            self._since_ns = None
-        chosen = list(self._waiting) if hosts is None else [host for host in hosts if host in self._waiting]
-        by_communicator: dict[str, list[tuple[str, Heartbeat]]] = {}
-        for host in chosen:
-            beat = self._waiting.pop(host)
-            for communicator in beat.communicators:
-                by_communicator.setdefault(communicator, []).append((host, beat))
-        return by_communicator
+            told = ToldBeats(self._waiting, go_back=self._goes_back)
+            self._waiting, self._goes_back, self._since_ns = {}, False, None
+            return told
+        chosen = {host: self._waiting.pop(host) for host in hosts if host in self._waiting}
+        return ToldBeats(chosen, go_back=self._goes_back)

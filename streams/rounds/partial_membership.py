@@ -8,7 +8,7 @@ known once every place is taken. Until then calls wait; peers that were named by
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -77,9 +77,10 @@ class PartialCommunicator:
             return self._operator.hosts
         return tuple(host for host in self._announced if host not in self._progress or not self._progress[host].closed)
 
-    def knows(self, host: str) -> bool:
-        """Whether a host has announced itself."""
-        return host in self._announced if self._operator is None else self._operator.knows(host)
+    @property
+    def announced(self) -> Collection[str]:
+        """Hosts that have announced themselves, in that order."""
+        return self._announced.keys() if self._operator is None else self._operator.announced
 
     @property
     def is_complete(self) -> bool:

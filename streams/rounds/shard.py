@@ -15,13 +15,11 @@ from pacehound.model.flushes import Flush
 from pacehound.model.routing import Event, host_stream
 from pacehound.settings import Settings
 from streams.rounds.call_rows import rows_of_flush
-from streams.rounds.communicator import CommunicatorOperator
 from streams.rounds.digest_places import Places
 from streams.rounds.digest_rows import digests_of_flush
 from streams.rounds.digest_table import DigestTable
 from streams.rounds.heartbeats import Heartbeats
 from streams.rounds.held_back import HeldBack
-from streams.rounds.partial_membership import PartialCommunicator
 from streams.rounds.stage_one import OpenStream, StageOne, StageTwoInput
 
 
@@ -152,12 +150,13 @@ class Shard:
     def _begin(self) -> None:
         """What follows from the rest."""
         self._hosts = _Hosts()
+        self._open: OpenStream | None = None  # nothing: who is in it may have changed
         self._has_told = False  # what follows from all promises, with this event
         self._places: dict[str, tuple[_Said, Places]] = {}  # by host, of the digests that it sent last
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what follows from the rest."""
-        derived = ("_hosts", "_places", "_has_told")
+        derived = ("_hosts", "_open", "_places", "_has_told")
         return {name: value for name, value in self.__dict__.items() if name not in derived}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -179,7 +178,7 @@ class Shard:
             case Flush():
                 return self._on_flush(event)
             case Topology():
-                touched = [event.communicator]
+                self._open, touched = None, [event.communicator]
                 return self._concluded(touched, lambda: self._stage(event.communicator).on_event(event))
             case Tick():
                 return self._concluded(list(self._stages), lambda: self._on_tick(event))
@@ -193,6 +192,7 @@ class Shard:
             beat = None
         is_known = beat is not None and self._beats.is_known(flush.host, beat)
         if flush.topologies or flush.promises or (beat is not None and not is_known):
+            self._open = None
             as_before += self._tell_beats([flush.host])  # in order with what is said now
         if not (flush.topologies or flush.promises) and self._has_put(flush):
             changed |= {"parts": (), "columns": {}}
@@ -285,7 +285,7 @@ class Shard:
                 self._members_of,
                 lambda name: asked[name].awaited(),
                 among=None if ended is None else asked,
-                absent=[name for name, known in asked.items() if known.has_absent],
+                absent=[name for name, known in asked.items() if not known.is_whole],
             )
         )
 
@@ -315,7 +315,7 @@ class Shard:
         """Whether its host is known to one of the communicators of which it promises something."""
         stages = (self._stages.get(name) for name in flush.promised_ns)
         known = (stage.communicator for stage in stages if stage is not None)
-        return any(one is not None and one.knows(flush.host) for one in known)
+        return any(one is not None and flush.host in one.announced for one in known)
 
     def _told_together(self, flush: Flush, touched: list[str]) -> list[StageTwoInput]:
         """What follows from all promises, if nobody holds back what is waited for; of whom is added to `touched`."""
@@ -343,21 +343,25 @@ class Shard:
 
     def _tell_beats(self, hosts: Sequence[str] | None = None) -> list[StageTwoInput]:
         """Let communicators hear the heartbeats that wait; those of some hosts alone, or of all."""
-        return [
-            result
-            for communicator, beats in self._beats.take(hosts).items()
-            if (stage := self._stages.get(communicator)) is not None
-            for result in stage.on_heartbeats(beats)
-        ]
+        told = self._beats.take(hosts)
+        results: list[StageTwoInput] = []
+        for communicator in told.n_hosts:
+            stage = self._stages.get(communicator)
+            if stage is not None:
+                self._open = self._open if stage.is_whole else None
+                results += stage.on_time(communicator, told)
+        return results
 
     def _expect(self) -> None:
         """Promises wait until all hosts have promised up to the next time that something can be told."""
-        hosts = self._hosts.of([known.hosts for known in self._open()])
+        opened = self._stream()
+        hosts = () if opened is None else opened.hosts
         lowest_ns = self._beats.lowest_ns(hosts)
         next_ns = max((lowest_ns // self._tick_ns + 1) * self._tick_ns, self._held.next_ns)
         self._beats.expect(hosts, next_ns if self._end_ns is None else min(next_ns, self._end_ns))
 
     def _on_tick(self, tick: Tick) -> list[StageTwoInput]:
+        self._open = None
         results = [*self._tell_all(), *self._silent(tick)]
         for communicator, stage in self._stages.items():
             results += stage.on_event(replace(tick, stream=communicator))
@@ -389,20 +393,22 @@ class Shard:
 
     def open_stream(self) -> OpenStream | None:
         """All its streams as one: whoever tells of one of them tells of the others."""
-        known = self._open()
-        if not known:
-            return None
-        return OpenStream(
-            job=known[0].job,
-            attempt=known[0].attempt,
-            hosts=self._hosts.of([one.hosts for one in known]),
-            is_complete=all(one.is_complete for one in known),
-            quiet_s=self._quiet_ns / 1e9,
-        )
+        opened = self._stream()
+        return None if opened is None else replace(opened, quiet_s=self._quiet_ns / 1e9)
 
-    def _open(self) -> list[CommunicatorOperator | PartialCommunicator]:
-        stages = self._stages.values()
-        return [known for stage in stages if not stage.is_closed and (known := stage.communicator) is not None]
+    def _stream(self) -> OpenStream | None:
+        """The same, but for how long it may be quiet. Who is in it is asked for each second, and is mostly the same."""
+        if self._open is None:
+            stages = self._stages.values()
+            known = [one for stage in stages if not stage.is_closed and (one := stage.communicator) is not None]
+            if known:
+                self._open = OpenStream(
+                    job=known[0].job,
+                    attempt=known[0].attempt,
+                    hosts=self._hosts.of([one.hosts for one in known]),
+                    is_complete=all(one.is_complete for one in known),
+                )
+        return self._open
 
     def _stage(self, communicator: str) -> StageOne:
         if communicator in self._over:
@@ -422,6 +428,7 @@ class Shard:
                 self._over[communicator] = None
             if stage.is_closed or stage.communicator is None:
                 del self._stages[communicator]
+                self._open = None
                 self._held.forget([communicator])
                 self._beats.forget_known()
                 if self._digests.forget(communicator):

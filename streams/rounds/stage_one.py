@@ -26,6 +26,7 @@ from streams.rounds.call_rows import CallRows
 from streams.rounds.communicator import CommunicatorOperator, Int64Array, StageOneEvent
 from streams.rounds.digest_table import DigestTable
 from streams.rounds.giving_up import Patience
+from streams.rounds.heartbeats import ToldBeats
 from streams.rounds.partial_membership import PartialCommunicator
 
 StageTwoInput = StageOneEvent | HostSample | HostVitals | HostEvidence | JobHistory | Operations | Tick
@@ -138,6 +139,11 @@ class StageOne:
         known = self.communicator
         return known.joining if isinstance(known, PartialCommunicator) else known
 
+    @property
+    def is_whole(self) -> bool:
+        """All members of the communicator are running, as far as is known."""
+        return self.joining is not None and self.joining.is_whole
+
     def told_end_ns(self, tick_ns: int) -> int | None:
         """The end of a long iteration of which all ranks have told, and that is not over yet."""
         return None if self.joining is None else self.joining.told_end_ns(tick_ns)
@@ -152,8 +158,18 @@ class StageOne:
         """What follows from the promises that were taken."""
         return [] if self.communicator is None else self._noted(self.communicator.advance())
 
-    def on_heartbeats(self, beats: Sequence[tuple[str, Heartbeat]]) -> list[StageTwoInput]:
+    def on_time(self, communicator: str, told: ToldBeats) -> list[StageTwoInput]:
         """Hosts promise what they promised last, up to a later time; errors as in `on_event`."""
+        joining = None if self.is_closed or told.go_back else self.joining
+        if joining is not None and len(joining.hosts) == told.n_hosts[communicator]:
+            events = joining.on_time(told.beats, told.times_ns)
+            if events is not None:
+                return self._noted(events)
+        announced = () if self.communicator is None else self.communicator.announced
+        return self.on_heartbeats(told.of(communicator, announced))
+
+    def on_heartbeats(self, beats: Sequence[tuple[str, Heartbeat]]) -> list[StageTwoInput]:
+        """Those of some hosts; errors as in `on_event`."""
         if self.is_closed or not beats:
             return []
         events = self._known(beats[0][0], "a heartbeat").on_heartbeats(beats)

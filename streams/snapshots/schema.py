@@ -85,12 +85,12 @@ from streams.snapshots.codec import StateCodec
 from streams.whatif.price_watch import PriceWatch
 from streams.whatif.straggling import PricedWindow, Straggling
 
-SCHEMA_VERSION = 17
+SCHEMA_VERSION = 18
 
 _PLAIN: dict[type, str] = {
     StageOne: "_lateness_ns _shared communicator is_closed _host _patience",
     Shard: "_settings _lateness_ns _tick_ns _stages _over _digests _beats _held _promised _end_ns _quiet_ns _beat_ns",
-    Heartbeats: "_longest_ns _waiting _promised_ns _behind _since_ns _wanted_ns",
+    Heartbeats: "_longest_ns _waiting _promised_ns _highest_ns _goes_back _behind _since_ns _wanted_ns",
     HeldBack: "_tick_ns _ticks _watermarks _waiting",
     CommunicatorOperator: (
         "job attempt communicator is_world members _created_ns _lateness_ns _hosts _claimed _gone _collectives _pairs "
