@@ -28,6 +28,7 @@ from pacehound.settings import Settings
 from streams.kafka.assignor import assignor_of
 from streams.kafka.client import credentials_of
 from streams.kafka.fetches import PARTITION_BYTES, fetch_promptly
+from streams.kafka.hand_over import hand_over_at_once
 from streams.kafka.lenient_records import read_leniently
 from streams.kafka.worker import INPUTS, StreamsWorker
 
@@ -119,6 +120,7 @@ def make_app(settings: Settings, telemetry: Telemetry | None = None, liveness: L
     prefix = settings.kafka.prefix
     read_leniently()
     fetch_promptly()
+    hand_over_at_once()
     app = faust.App(
         prefix + GROUP,
         broker=[f"kafka://{server}" for server in settings.kafka.servers.split(",")],
