@@ -7,6 +7,7 @@ taken before anything else could happen; only where it is not, the race is run, 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Coroutine, Generator
 from functools import partial
 from typing import Any
@@ -19,7 +20,11 @@ class PromptService(Service):
     """A service that begins what it races where it is asked to."""
 
     async def wait_first(self, *waiting: Any, timeout: Any = None) -> WaitResults:
-        """The first of these that is over; the first one named is begun here, and mostly it is over then."""
+        """The first of these that is over; the first one named is begun here, and mostly it is over then.
+
+        Whoever it was handed to has a turn behind it: what nobody takes would fill its buffer, and Faust asks for
+        nothing more of a partition whose buffer is full, for up to a second.
+        """
         first, *others = waiting
         if not isinstance(first, Coroutine):
             return await super().wait_first(*waiting, timeout=timeout)
@@ -31,6 +36,7 @@ class PromptService(Service):
                     other.close()
             if not isinstance(over, StopIteration):
                 raise
+            await asyncio.sleep(0)
             is_stopped = self._stopped.is_set() or self._crashed.is_set()
             return WaitResults([], [], True) if is_stopped else WaitResults([first], [over.value], False)
         return await super().wait_first(_goes_on(first, waits_for), *others, timeout=timeout)

@@ -41,6 +41,26 @@ def test_what_waits_for_nothing_is_over_before_anything_else_is_begun() -> None:
     assert (found.results, found.stopped, begun, n_tasks) == (["taken"], False, [], 1)
 
 
+def test_whoever_a_message_is_handed_to_has_a_turn_behind_each() -> None:
+    async def raced(service: Waiting) -> int:
+        queue: asyncio.Queue[int] = asyncio.Queue()
+        longest = 0
+
+        async def takes() -> None:
+            while True:
+                await queue.get()
+                await asyncio.sleep(0)  # as Faust's streams do behind each message
+
+        taker = asyncio.create_task(takes())
+        for number in range(100):
+            await service.wait_first(queue.put(number), asyncio.Event().wait())
+            longest = max(longest, queue.qsize())
+        taker.cancel()
+        return longest
+
+    assert run(raced) <= 2
+
+
 def test_what_waits_goes_on_where_it_waits() -> None:
     async def raced(service: Waiting) -> tuple[list[Any], list[str]]:
         room, steps = asyncio.Event(), []
