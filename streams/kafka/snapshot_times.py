@@ -7,6 +7,8 @@ snapshot, too, if it is just then. Right behind such a burst the next one is fur
 
 from __future__ import annotations
 
+import math
+
 EVERY_S = 2.0
 """Where it takes no time (chosen: that much is worked on again when a worker dies)."""
 
@@ -14,9 +16,13 @@ SHARE = 20.0
 """Times as long as it took, between two (chosen: a twentieth of the time at most; of the largest jobs they are written
 each half minute, and a worker that takes over reads what came since)."""
 
-BEHIND_S, STILL_BEHIND_S = 0.3, 3.0
-"""A burst has ended if nothing has come for so long, and was just now if for no longer than that (chosen on the
-messages of a job of 16,384 ranks: within a burst less than 0.1 s apart, bursts five seconds and more)."""
+BEHIND_S, STILL_BEHIND_S = 0.3, 1.0
+"""A burst has ended if the worker has not been busy for so long, and was just now if for no longer than that (chosen on
+the messages of a job of 16,384 ranks: bursts two seconds and more apart. Who looks each half second finds it)."""
+
+BUSY_SHARE, OVER_S = 0.1, 0.1
+"""It is busy that has worked for so much of the last so many seconds (chosen: hosts of that job say in turn how their
+processes are, 45 a second, which takes a hundredth; a burst takes all of it)."""
 
 
 class SnapshotTimes:
@@ -26,24 +32,35 @@ class SnapshotTimes:
     --------
     >>> times = SnapshotTimes()
     >>> times.written(began_s=100.0, took_s=0.01)
-    >>> [times.are_due(now_s, came_s=now_s) for now_s in (101.9, 102.1)]
+    >>> [times.are_due(now_s) for now_s in (101.9, 102.1)]
     [False, True]
     >>> times.written(began_s=200.0, took_s=1.0)  # the next one in 20 s, or behind the first burst then
-    >>> times.are_due(221.0, came_s=220.9), times.are_due(221.0, came_s=215.0), times.are_due(221.3, came_s=220.9)
-    (False, False, True)
-    >>> times.are_due(230.0, came_s=230.0)  # there is no pause
+    >>> times.worked(219.0, 221.0)
+    >>> times.worked(221.25, 221.251)  # one message by itself
+    >>> [times.are_due(now_s) for now_s in (221.2, 221.4, 223.0)]
+    [False, True, False]
+    >>> times.worked(223.0, 229.9)
+    >>> times.are_due(230.0)  # there is no pause
     True
 
     """
 
     def __init__(self) -> None:
         self._not_before_s = self._at_latest_s = 0.0
+        self._busy = self._worked_s = self._burst_s = 0.0
 
-    def are_due(self, now_s: float, came_s: float) -> bool:
-        """Whether to write them now, where the last message came at `came_s`."""
+    def worked(self, began_s: float, ended_s: float) -> None:
+        """A message has been worked on."""
+        before = self._busy * math.exp((self._worked_s - ended_s) / OVER_S)
+        self._busy, self._worked_s = before + 1 - math.exp((began_s - ended_s) / OVER_S), ended_s
+        if self._busy >= BUSY_SHARE:
+            self._burst_s = ended_s
+
+    def are_due(self, now_s: float) -> bool:
+        """Whether to write them now."""
         if now_s < self._not_before_s:
             return False
-        return now_s >= self._at_latest_s or BEHIND_S <= now_s - came_s <= STILL_BEHIND_S
+        return now_s >= self._at_latest_s or BEHIND_S <= now_s - self._burst_s <= STILL_BEHIND_S
 
     def written(self, began_s: float, took_s: float) -> None:
         """They have been; it is put off for half as long as it is seldomer than every two seconds, at most."""

@@ -147,6 +147,7 @@ class StreamsWorker:
         """One message of a partition that is ours; it may come twice, and others may not have come before it."""
         self._telemetry.add(MESSAGES, topic=message.topic)
         self._telemetry.set(LAST_BATCH, self._clock.now_ns() / 1e9)
+        began_s = self._clock.monotonic_s()
         place = (message.topic, message.partition)
         if place not in self._partitions:
             await self._restore()
@@ -158,6 +159,7 @@ class StreamsWorker:
         finally:
             # The last message of a burst takes longest: what it says to stage two is on its way when it is done.
             self._came_s = self._clock.monotonic_s()
+            self._snapshot_times.worked(began_s, self._came_s)
 
     async def _admit(self, partition: Partition[Stage], message: Message) -> None:
         place = (message.topic, message.partition)
@@ -467,7 +469,7 @@ class StreamsWorker:
 
     async def keep(self) -> None:
         """Write down what has changed, once everything that came out of it is in the log; then commit."""
-        if not self._snapshot_times.are_due(self._clock.monotonic_s(), self._came_s):
+        if not self._snapshot_times.are_due(self._clock.monotonic_s()):
             return
         self._forget_others()
         began_s = self._clock.monotonic_s()

@@ -15,11 +15,14 @@ def first_due(took_s: float, burst_ends_s: list[float]) -> float:
     """When they are written next by a worker that looks each tenth of a second."""
     times = SnapshotTimes()
     times.written(BEGAN_S, took_s)
-    came_s, n = 0.0, 0
+    to_come, n = sorted(burst_ends_s), 0
     while True:
         now_s = BEGAN_S + n / 10
-        came_s = max([came_s, *(end_s for end_s in burst_ends_s if end_s <= now_s)])
-        if times.are_due(now_s, came_s):
+        while to_come and to_come[0] <= now_s:
+            times.worked(to_come[0] - 0.2, to_come[0])
+            del to_come[0]
+        times.worked(now_s, now_s + 0.001)  # somebody says something all the time
+        if times.are_due(now_s):
             return now_s
         n += 1
 
@@ -39,4 +42,4 @@ def test_small_ones_wait_for_nothing(took_s: float, ends_s: list[float]) -> None
 
 
 def test_large_ones_wait_for_the_end_of_a_burst() -> None:
-    assert 24.3 <= first_due(1.0, [BEGAN_S + 24.0]) - BEGAN_S <= 24.5
+    assert 24.3 <= first_due(1.0, [BEGAN_S + 24.0]) - BEGAN_S <= 24.8
