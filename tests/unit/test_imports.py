@@ -102,7 +102,7 @@ CONFINED = {
     ),
     "cvxpy": ("actuators/mitigation/quadratic.py",),
     "scipy": ("bench/", "actuators/recovery/restorer.py"),
-    "faust": ("streams/kafka/app.py", "streams/kafka/assignor.py", "streams/kafka/client.py"),
+    "faust": tuple(f"streams/kafka/{name}.py" for name in ("app", "assignor", "client", "hand_over")),
     "confluent_kafka": ("pacehound/bus/", "bench/rig/broker.py"),
     "cryptography": ("pacehound/runtime/head/certificate.py", "pacehound/bus/signing.py"),
     "prometheus_client": ("pacehound/runtime/",),
