@@ -38,8 +38,8 @@ QUIET_FACTOR = 1.0
 have spoken again, and fewer messages cost less)."""
 
 LOOK_AHEAD_NS = 500_000_000
-"""So much before a heartbeat hardware is looked at, so that what is seen goes with it (chosen: ten times what a look
-takes where a driver is slow, and a tenth of the time between two)."""
+"""So much before a heartbeat hardware is looked at, so that what is seen goes with it (chosen: a tenth of the time
+between two; a look that takes longer is told with the next flush, whatever that is)."""
 
 SPREAD_NS = 200_000_000
 """By how much sooner than others a host may end an iteration and still promise enough at its first word about it

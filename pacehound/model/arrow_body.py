@@ -25,7 +25,7 @@ _FRAME_BYTES = 8
 """Before each message: the continuation, and how long its metadata is."""
 
 _MAX_SCHEMA_BYTES = 4 * 1024
-"""Twice what the columns of calls take; longer ones are not kept."""
+"""More than three times what all columns of a flush take, which is 1,200; longer ones are not kept."""
 
 _ZSTD, _LZ4 = b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18"
 _LONG_BYTES = 32 * 1024

@@ -1,8 +1,8 @@
 """How Faust hands messages to its agents: at once, where nobody has to be waited for.
 
 Faust races what takes a message against the end of its consumer: four tasks a message, three of which are cancelled.
-That costs half as much as what a host says takes to be joined. Nearly always there is room for a message, so that it is
-taken before anything else could happen; only where it is not, the race is run, from there on.
+Nearly always there is room for a message, so that it is taken before anything else could happen; only where it is not,
+the race is run, from there on.
 """
 
 from __future__ import annotations

@@ -240,11 +240,9 @@ class Shard:
         if not flush.parts or any(part.dropped or not is_of_digests(part.source) for part in flush.parts):
             return False
         said = _Said.of(flush)
-        known, places = self._places.get(flush.host, (None, None))
-        if known != said:
-            places = self._placed(flush)
+        known = self._places.pop(flush.host, None)
+        places = known[1] if known is not None and known[0] == said else self._placed(flush)
         if places is None:
-            self._places.pop(flush.host, None)
             return False
         self._places[flush.host] = said, places
         rows = digests_of_flush(flush)
