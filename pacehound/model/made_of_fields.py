@@ -23,3 +23,15 @@ def fields_of(cls: type) -> tuple[tuple[str, bool], ...] | None:
     if issubclass(cls, msgspec.Struct):
         return tuple((field.name, field.required) for field in msgspec.structs.fields(cls))
     return None
+
+
+def is_frozen(cls: type) -> bool:
+    """Whether nobody sets the fields of a dataclass or struct.
+
+    >>> from pacehound.model.events import PairProgress, Progress
+    >>> is_frozen(PairProgress), is_frozen(Progress), is_frozen(int)
+    (True, True, False)
+    """
+    if issubclass(cls, msgspec.Struct):
+        return cls.__struct_config__.frozen
+    return is_dataclass(cls) and bool(cls.__dataclass_params__.frozen)  # type: ignore[attr-defined]

@@ -14,6 +14,7 @@ from itertools import chain
 from operator import attrgetter
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -40,6 +41,8 @@ NOT_OPEN = -1
 _launched = attrgetter("launch_ns", "seq")
 _UNHEARD = {"launched": NEVER, "completed": NEVER, "open_seq": NOT_OPEN}  # what a new slot holds; 0 in other columns
 _DERIVED = ("_collective", "_pair", "_length", "_items")
+
+_OPEN_CALLS = msgspec.msgpack.Decoder(dict[int, tuple[OpenCall, ...]])  # by slot
 
 _PairKey = tuple[int, str]  # peer and direction
 _PairCalls = Mapping[_PairKey, tuple[OpenCall, ...]]  # open calls, in the order in which they are told
@@ -75,14 +78,6 @@ class _Items:
 
 
 _COLUMNS = tuple(field.name for field in fields(_Items))
-
-
-@dataclass(frozen=True, slots=True)
-class OpenCalls:
-    """What a snapshot has of the open calls: slots in ascending order, and those of each."""
-
-    slots: tuple[int, ...]
-    calls: tuple[tuple[OpenCall, ...], ...]
 
 
 class ProgressTable:
@@ -124,8 +119,8 @@ class ProgressTable:
         state = {name: value for name, value in self.__dict__.items() if name not in _DERIVED}
         state["_columns"] = {name: self.column(name) for name in _COLUMNS}
         state["_paired"] = np.array(sorted(chain.from_iterable(self._paired.values())), np.int64)
-        slots = sorted(self._open)
-        state["_open"] = OpenCalls(tuple(slots), tuple([self._open[slot] for slot in slots]))
+        # There may be tens of thousands: as columns or one by one they take three times as long.
+        state["_open"] = msgspec.msgpack.encode(dict(sorted(self._open.items())))
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -155,7 +150,9 @@ class ProgressTable:
             sender, receiver = sequence.ranks
             key = (receiver, "send") if rank == sender else (sender, "recv")
             self._paired.setdefault(slots[rank], {})[slot] = key
-        self._open = dict(zip(state["_open"].slots, state["_open"].calls, strict=True))
+        self._open = _OPEN_CALLS.decode(state["_open"])
+        if any(not 0 <= slot < self._length for slot in self._open):
+            raise ValueError(f"a progress table of {self._length} slots has open calls in others")
         ranks = np.fromiter(chain.from_iterable(one.ranks for one in self.sequences), np.int64, count=end)
         numbers = np.repeat(np.arange(len(self.sequences)), [len(one.ranks) for one in self.sequences])
         if not np.array_equal(self.column("rank"), ranks) or not np.array_equal(self.column("sequence"), numbers):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import chain, islice, pairwise
 from typing import Any
 
 from pacehound.model.events import Finding, HostSample, Instant
@@ -44,12 +44,20 @@ class SharedName(Watch):
         self._rank_of: dict[tuple[str, int], int] = {}  # by host and pid
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without what follows from the rest."""
-        return {name: value for name, value in self.__dict__.items() if name not in ("_several", "_rank_of")}
+        """Without what follows from the rest; processes in one list, for most ranks have one."""
+        state = {name: value for name, value in self.__dict__.items() if name not in ("_several", "_rank_of")}
+        counts = list(map(len, self._seen.values()))
+        state["_seen"] = list(self._seen), counts, list(chain.from_iterable(self._seen.values()))
+        return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Find out again which ranks have several processes, and which each process is."""
+        """Find out again which ranks have several processes, and which each process is (`ValueError`: it cannot be)."""
         self.__dict__.update(state)
+        ranks, counts, processes = state["_seen"]
+        if sum(counts) != len(processes):
+            raise ValueError(f"{len(processes)} processes are those of ranks that have {sum(counts)}")
+        each = iter(processes)
+        self._seen = {rank: list(islice(each, count)) for rank, count in zip(ranks, counts, strict=True)}
         self._rank_of = {(one.host, one.pid): rank for rank, seen in self._seen.items() for one in seen}
         self._several = {rank for rank, seen in self._seen.items() if len(seen) > 1}
 

@@ -28,6 +28,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from pacehound.bus import Message
 from pacehound.errors import MalformedMessage
 from streams.snapshots.codec import MalformedState, StateCodec, TooLarge, UnknownState
+from streams.snapshots.values import Remembered
 
 CHUNK_BYTES = 512 * 1024
 """A snapshot is written in pieces of this size: brokers take messages of 1 MB by default."""
@@ -73,6 +74,8 @@ class KeyState(Generic[OperatorT]):
         Records of the topic `topology` that are to be removed when the key has closed.
     is_begun_anew
         A state of before was lost: of a sender that it does not know it has missed the first outputs for good.
+    remembered
+        Of its last snapshot, what the next one has again.
 
     """
 
@@ -83,6 +86,7 @@ class KeyState(Generic[OperatorT]):
     taken: dict[str, tuple[int, int]] = field(default_factory=dict)
     announced: dict[str, None] = field(default_factory=dict)
     is_begun_anew: bool = False
+    remembered: Remembered = field(default_factory=Remembered)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,7 +275,7 @@ class Partition(Generic[OperatorT]):
         for key in sorted(self._dirty):
             if key in self.keys:
                 try:
-                    body = self._codec.encode(_as_data(self.keys[key]))
+                    body = self._codec.encode(_as_data(self.keys[key]), self.keys[key].remembered)
                 except TooLarge as error:
                     too_large[key] = str(error)
                     continue

@@ -144,11 +144,29 @@ class RoundGrid:
     def _told_to_c(self) -> GridInC:
         return grid_in_c(self.n_ranks, self._arrays())
 
+    @property
+    def is_bare(self) -> bool:
+        """There is nothing to it but its numbers: no round is open."""
+        return self._length == 0 and self._extras is None
+
+    def numbers(self) -> list[int]:
+        """All of a bare one; -1 stands for a first line that is not known."""
+        numbers = [getattr(self, name) for name in _NUMBERS]
+        return [-1 if number is None else number for number in numbers]
+
+    @classmethod
+    def of_numbers(cls, numbers: Sequence[int]) -> RoundGrid:
+        """A bare one as it was; `ValueError`: there is none of these numbers."""
+        state: dict[str, Any] = dict(zip(_NUMBERS, numbers, strict=True))
+        state["_base"] = None if state["_base"] == -1 else state["_base"]
+        grid = cls.__new__(cls)
+        grid.__setstate__(state | {"_has_new_rows": bool(state["_has_new_rows"]), "_lines": None})
+        return grid
+
     def __getstate__(self) -> dict[str, Any]:
         """A snapshot holds the lines that are in use: most of the room is kept free, and most grids are empty."""
         state = {name: getattr(self, name) for name in _NUMBERS}
-        is_empty = self._length == 0 and self._extras is None
-        state["_lines"] = None if is_empty else tuple(array[: self._length] for array in self._arrays())
+        state["_lines"] = None if self.is_bare else tuple(array[: self._length] for array in self._arrays())
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:

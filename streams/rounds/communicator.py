@@ -37,8 +37,8 @@ from streams.rounds.digest_places import Places
 from streams.rounds.digest_rounds import Digested
 from streams.rounds.digest_rows import digests_of_calls
 from streams.rounds.digest_table import Awaited, DigestTable
-from streams.rounds.grids import Grids, PlacedPair
-from streams.rounds.hosts_of_communicator import HostOfCommunicator, HostState
+from streams.rounds.grids import Grids, PlacedPair, read_pairs, written_pairs
+from streams.rounds.hosts_of_communicator import HostOfCommunicator, HostStates
 from streams.rounds.iterations import IterationTracker
 from streams.rounds.merge import CLOSED_NS
 from streams.rounds.mismatches import MismatchWatch
@@ -107,18 +107,22 @@ class CommunicatorOperator:
     def __getstate__(self) -> dict[str, Any]:
         """Without what follows from the members; of hosts what cannot be told from the rest of them."""
         derived = (
-            *("_column", "_order", "_ascending", "_members_in_c", "_lowest", "_of_calls", "_open_hosts"),
+            *("_column", "_order", "_ascending", "_members_in_c", "_claimed", "_lowest", "_of_calls", "_open_hosts"),
             *("_has_new_rows", "_may_rise", "_is_quiet", "_is_whole", "_unheard"),
         )
         self._hear_all()
         state = {name: value for name, value in self.__dict__.items() if name not in derived}
-        state["_hosts"] = {name: HostState.of(host) for name, host in self._hosts.items()}
+        state["_hosts"] = HostStates.of(self._hosts), [host.last_progress for host in self._hosts.values()]
+        state["_pairs"] = written_pairs(self._pairs)
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Compiled loops write into the members' columns: grids of other widths are refused (`ValueError`)."""
         self.__dict__.update(state)
-        self._hosts = {name: written.host() for name, written in state["_hosts"].items()}
+        hosts, last = state["_hosts"]
+        self._hosts = hosts.hosts(last)
+        self._claimed = {rank: name for name, host in self._hosts.items() for rank in host.ranks}
+        self._pairs = read_pairs(state["_pairs"])
         self._place_members()
         self._lowest, self._of_calls = None, Grids(self._collectives, self._pairs, set(self._pairs))
         self._open_hosts, self._has_new_rows, self._may_rise = None, True, True
@@ -157,9 +161,10 @@ class CommunicatorOperator:
                 f"{list(topology.members)[:8]}; it was announced with {len(self.members)}: {list(self.members)[:8]}"
             )
         for rank in topology.host_ranks:
-            owner = self._claimed.setdefault(rank, topology.host)
+            owner = self._claimed.get(rank, topology.host)
             if owner != topology.host:
                 raise InvalidEvent(f"rank {rank} is announced by host {topology.host!r} and by host {owner!r}")
+        self._claimed.update(dict.fromkeys(topology.host_ranks, topology.host))
         self._hear_all()
         known = self._hosts.get(topology.host)
         ranks = frozenset(topology.host_ranks)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pacehound.model.events import Progress, RankProgress
@@ -31,52 +32,65 @@ class HostOfCommunicator:
     patience: Patience = field(default_factory=Patience)
 
 
-@dataclass(slots=True)
-class HostState:
-    """What a snapshot has of a host.
+@dataclass(frozen=True, slots=True)
+class HostStates:
+    """What a snapshot has of the hosts of a communicator besides the last progress of each, one item per host.
 
-    `ranks` in ascending order; `before` holds what ranks of which its last progress says nothing said last.
+    That stands apart: mostly it is as the snapshot before had it.
+
+    Attributes
+    ----------
+    ranks
+        In ascending order.
+    before
+        What ranks of which its last progress says nothing said last.
+
     """
 
-    ranks: tuple[int, ...]
-    promised_ns: int
-    closed: bool
-    left_out: bool
-    quiet_ns: int
-    last_progress: Progress | None
-    before: tuple[RankProgress, ...]
-    since_ns: int | None
-    ticked_ns: int
+    names: tuple[str, ...]
+    ranks: tuple[tuple[int, ...], ...]
+    promised_ns: tuple[int, ...]
+    closed: tuple[bool, ...]
+    left_out: tuple[bool, ...]
+    quiet_ns: tuple[int, ...]
+    before: tuple[tuple[RankProgress, ...], ...]
+    patience: tuple[Patience, ...]
 
     @classmethod
-    def of(cls, host: HostOfCommunicator) -> HostState:
+    def of(cls, hosts: Mapping[str, HostOfCommunicator]) -> HostStates:
         """To be written down."""
-        last, before = host.last_progress, host.progress
-        if last is not None and before:
-            told = {theirs.rank for theirs in last.ranks}
-            before = {} if before.keys() <= told else {r: said for r, said in before.items() if r not in told}
+        known = hosts.values()
         return cls(
-            tuple(sorted(host.ranks)),
-            host.promised_ns,
-            host.closed,
-            host.left_out,
-            host.quiet_ns,
-            last,
-            tuple([before[rank] for rank in sorted(before)]) if before else (),
-            *host.patience.state,
+            tuple(hosts),
+            tuple([tuple(sorted(host.ranks)) for host in known]),
+            tuple([host.promised_ns for host in known]),
+            tuple([host.closed for host in known]),
+            tuple([host.left_out for host in known]),
+            tuple([host.quiet_ns for host in known]),
+            tuple(map(_said_before, known)),
+            tuple([host.patience for host in known]),
         )
 
-    def host(self) -> HostOfCommunicator:
-        """As it was."""
-        last = self.last_progress
-        said = [*self.before, *last.ranks] if last is not None else self.before
-        return HostOfCommunicator(
-            frozenset(self.ranks),
-            self.promised_ns,
-            self.closed,
-            self.left_out,
-            self.quiet_ns,
-            last,
-            {theirs.rank: theirs for theirs in said},
-            Patience((self.since_ns, self.ticked_ns)),
-        )
+    def hosts(self, last: Sequence[Progress | None]) -> dict[str, HostOfCommunicator]:
+        """As they were, with what each said last; `ValueError`: there is not one item of each host."""
+        if odd := [type(one).__name__ for one in last if one is not None and type(one) is not Progress]:
+            raise ValueError(f"a host of a communicator has said a {odd[0]}")
+        numbers = zip(self.promised_ns, self.closed, self.left_out, self.quiet_ns, strict=True)
+        said = zip(last, map(_by_rank, self.before, last), self.patience, strict=True)
+        each = zip(self.names, self.ranks, numbers, said, strict=True)
+        return {
+            name: HostOfCommunicator(frozenset(ranks), *of_host, *said_by_it)
+            for name, ranks, of_host, said_by_it in each
+        }
+
+
+def _said_before(host: HostOfCommunicator) -> tuple[RankProgress, ...]:
+    """What was said last of ranks of which the last progress says nothing, in their order."""
+    told = {theirs.rank for theirs in host.last_progress.ranks} if host.last_progress is not None else set()
+    if host.progress.keys() <= told:  # as nearly always
+        return ()
+    return tuple([host.progress[rank] for rank in sorted(host.progress.keys() - told)])
+
+
+def _by_rank(before: tuple[RankProgress, ...], last: Progress | None) -> dict[int, RankProgress]:
+    return {theirs.rank: theirs for theirs in (*before, *(last.ranks if last is not None else ()))}

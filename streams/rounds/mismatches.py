@@ -33,19 +33,19 @@ class MismatchWatch:
         self._reported: dict[int, int] = {}  # by sequence number, how many ranks it named
 
     def __getstate__(self) -> dict[str, Any]:
-        """Open calls as columns; which ranks they are of says in which each rank is."""
+        """Open calls as columns, if there are any; which ranks they are of says in which each rank is."""
         numbers: dict[CallSignature, int] = {}
         columns: dict[int, tuple[tuple[int, ...], ...]] = {}
         for seq, calls in self._open_calls.items():
             signatures = tuple([numbers.setdefault(signature, len(numbers)) for signature, _ in calls.values()])
             columns[seq] = (tuple(calls), signatures, tuple([launch_ns for _, launch_ns in calls.values()]))
         state = {name: value for name, value in self.__dict__.items() if name != "_open_seqs"}
-        return state | {"_open_calls": (list(numbers), columns)}
+        return state | {"_open_calls": (list(numbers), columns) if columns else None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Each call has a signature that was written, and a time (`ValueError`, `IndexError`)."""
         self.__dict__.update(state)
-        signatures, columns = state["_open_calls"]
+        signatures, columns = state["_open_calls"] or ([], {})
         self._open_calls = {
             seq: dict(zip(ranks, zip((signatures[at] for at in which), launch_ns, strict=True), strict=True))
             for seq, (ranks, which, launch_ns) in columns.items()

@@ -7,6 +7,7 @@ counts, rank by rank, and is asked for only when iterations are longer: it expla
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -24,20 +25,29 @@ RECENT, OLDER, THINNED = 8, 12, 3
 
 
 _RAN, _WAITED, _THROTTLED = range(3)
+_COUNTS = struct.Struct("=3q")
 
 Int64Array = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """What is kept of one reading: `counts` has a row per rank, with what it ran, waited and was throttled, in ns."""
+    """What is kept of one reading.
+
+    `counts` holds 64-bit numbers, three of each rank: what it ran, waited and was throttled, in ns. Of a large job
+    tens of thousands of readings are kept, and few are ever looked at.
+    """
 
     time_ns: int
     busy_ns: int
     stolen_ns: int
     n_processors: int
     ranks: tuple[int, ...]
-    counts: Int64Array
+    counts: bytes
+
+    def __post_init__(self) -> None:
+        if len(self.counts) != _COUNTS.size * len(self.ranks):
+            raise ValueError(f"a reading of {len(self.ranks)} ranks has {len(self.counts)} bytes of counts")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +79,7 @@ class ProcessorTracker:
             stolen_ns=host.stolen_ns if host else 0,
             n_processors=host.count if host else 0,
             ranks=tuple(one.rank for one in readings),
-            counts=np.array([(one.ran_ns, one.waited_ns, one.throttled_ns) for one in readings], np.int64),
+            counts=b"".join(_COUNTS.pack(one.ran_ns, one.waited_ns, one.throttled_ns) for one in readings),
         )
         self._hosts.setdefault(vitals.host, Thinned(RECENT, OLDER, every=THINNED, n_gone=-1)).append(reading)
 
@@ -161,12 +171,17 @@ class ProcessorTracker:
         return crowded if covered == asked else ()
 
 
+def _table(reading: _Reading) -> Int64Array:
+    """Shape `(n_ranks, 3)`."""
+    return np.frombuffer(reading.counts, np.int64).reshape(len(reading.ranks), 3)
+
+
 def _rates(readings: Sequence[_Reading]) -> _Rates | None:
     """Between the first and the last of some readings; nothing where there are no two, or an agent began anew."""
     if len(readings) < 2:
         return None
     first, last = readings[0], readings[-1]
-    counts = last.counts - first.counts
+    counts = _table(last) - _table(first)
     stolen_ns, busy_ns = last.stolen_ns - first.stolen_ns, last.busy_ns - first.busy_ns
     took_ns = last.time_ns - first.time_ns
     if took_ns <= 0 or counts.min() < 0 or stolen_ns < 0 or busy_ns < 0:

@@ -33,7 +33,7 @@ from pacehound.errors import PacehoundError
 from pacehound.model import codec as events
 from pacehound.model.made_of_fields import fields_of
 from pacehound.model.routing import Event
-from streams.snapshots.values import ValueCodec
+from streams.snapshots.values import Remembered, ValueCodec
 
 MAX_STATE_BYTES = 256 * 1024 * 1024
 """Of one key: more than ten times what a job of 4,096 ranks has."""
@@ -80,6 +80,8 @@ class StateCodec:
         Dataclasses and structs, made by their constructors, and enums.
     values
         Dataclasses of scalars, tuples and each other, which nobody tells apart by identity.
+    lasting
+        Those of them whose values stay as they are, and for long: each is written once (`Remembered`).
     encoded
         Events that have columns: they travel as they do on the bus.
     records
@@ -105,6 +107,7 @@ class StateCodec:
         plain: Mapping[type, Iterable[str]],
         made: Iterable[type],
         values: Iterable[type] = (),
+        lasting: Iterable[type] = (),
         encoded: Iterable[type] = (),
         records: Mapping[str, np.dtype[Any]] | None = None,
         given: Iterable[object] = (),
@@ -115,7 +118,7 @@ class StateCodec:
         self._plain = frozenset(self._fields)
         for cls in made:
             self._fields[cls] = tuple(name for name, _ in fields_of(cls) or ())
-        self._values = ValueCodec(values)
+        self._values = ValueCodec(values, lasting)
         self._fields |= self._values.fields
         self._classes = {cls.__name__: cls for cls in self._fields}
         if len(self._classes) < len(self._fields):
@@ -139,8 +142,8 @@ class StateCodec:
         ):
             self._writers |= dict.fromkeys(kinds, write)
 
-    def encode(self, state: object) -> bytes:
-        """The bytes of a state.
+    def encode(self, state: object, remembered: Remembered | None = None) -> bytes:
+        """The bytes of a state, the same whether or not something of it is remembered from its last snapshot.
 
         Raises
         ------
@@ -150,17 +153,17 @@ class StateCodec:
         """
         try:
             with _no_looking_for_cycles():
-                content = self._head + self._body(state)
+                content = self._head + self._body(state, remembered)
         except (RecursionError, OverflowError, TypeError, UnicodeEncodeError, msgspec.ValidationError) as error:
             raise UnknownState(f"the state of a {type(state).__name__} cannot be written: {error}") from error
         if len(content) > MAX_STATE_BYTES:
             raise TooLarge(f"the state of a {type(state).__name__} has {len(content)} bytes; at most {MAX_STATE_BYTES}")
         return content
 
-    def _body(self, state: object) -> bytes:
+    def _body(self, state: object, remembered: Remembered | None) -> bytes:
         packer = _Packer(self)
         root = packer.pack(state)
-        values = packer.values()
+        values = packer.values(remembered)
         return msgspec.msgpack.encode([packer.table, values, root])
 
     def decode(self, content: bytes) -> Any:
@@ -240,8 +243,11 @@ class _Packer:
 
     def items(self, values: Iterable[Any]) -> list[Any]:
         known, pack = list(values), self.pack
-        if _SCALARS.issuperset(map(type, known)):
+        kinds = set(map(type, known))
+        if kinds <= _SCALARS:
             return known
+        if len(kinds) == 1 and (cls := kinds.pop()) in self._codec._values.fields:
+            return self.values_of(cls, known)
         return [value if type(value) in _SCALARS else pack(value) for value in known]
 
     def array(self, value: np.ndarray) -> list[Any]:
@@ -269,22 +275,29 @@ class _Packer:
         return [_OBJECT, self._number(cls), *self.items([state[name] for name in names])]
 
     def value(self, value: Any) -> list[Any]:
-        known = self._value_at.get(id(value))
-        if known is None:
-            cls = type(value)
-            number = self._number(cls)
-            others = self._values.setdefault(cls, [])
-            known = self._value_at[id(value)] = [_VALUE, number, len(others)]
-            others.append(value)
+        (known,) = self.values_of(type(value), [value])
         return known
 
-    def values(self) -> list[tuple[int, bytes]]:
+    def values_of(self, cls: type, values: list[Any]) -> list[list[Any]]:
+        """Some values of a class, each as what points at it."""
+        number, at = self._number(cls), self._value_at
+        others = self._values.setdefault(cls, [])
+        for value in values:
+            if id(value) not in at:
+                at[id(value)] = [_VALUE, number, len(others)]
+                others.append(value)
+        return [at[id(value)] for value in values]
+
+    def values(self, remembered: Remembered | None) -> list[tuple[int, bytes]]:
         """Of each class that occurred, its number in the table and its values; the table gets their parts, too."""
+        if remembered is not None:
+            remembered.of = {cls: of for cls, of in remembered.of.items() if cls in self._values}
         of_classes = list(self._values.items())
         for cls, _ in of_classes:
             for part in self._codec._values.parts[cls]:
                 self._number(part)
-        return [(self._number(cls), self._codec._values.encode(cls, values)) for cls, values in of_classes]
+        encode = self._codec._values.encode
+        return [(self._number(cls), encode(cls, values, remembered)) for cls, values in of_classes]
 
     def event(self, value: Event) -> list[Any]:
         return [_EVENT, events.encode(value)]

@@ -19,7 +19,7 @@ from streams.hang.exits import ExitWatch
 from streams.hang.hang_watch import HangWatch, _Hang, _Standstill
 from streams.hang.host_reports import HostReports
 from streams.hang.observations import RootCause
-from streams.hang.rank_progress import CallSequence, OpenCalls, ProgressTable
+from streams.hang.rank_progress import CallSequence, ProgressTable
 from streams.hang.shared_name import SharedName, _Seen
 from streams.hang.silent_hosts import SilenceWatch
 from streams.hang.unseen_libraries import UnseenCalls
@@ -51,7 +51,7 @@ from streams.rounds.edges import SeenEdges
 from streams.rounds.giving_up import Patience
 from streams.rounds.heartbeats import Heartbeats
 from streams.rounds.held_back import HeldBack
-from streams.rounds.hosts_of_communicator import HostState
+from streams.rounds.hosts_of_communicator import HostStates
 from streams.rounds.iterations import IterationTracker
 from streams.rounds.merge import Merge, _Waiting
 from streams.rounds.mismatches import MismatchWatch
@@ -85,7 +85,7 @@ from streams.snapshots.codec import StateCodec
 from streams.whatif.price_watch import PriceWatch
 from streams.whatif.straggling import PricedWindow, Straggling
 
-SCHEMA_VERSION = 18
+SCHEMA_VERSION = 19
 
 _PLAIN: dict[type, str] = {
     StageOne: "_lateness_ns _shared communicator is_closed _host _patience",
@@ -93,7 +93,7 @@ _PLAIN: dict[type, str] = {
     Heartbeats: "_longest_ns _waiting _promised_ns _highest_ns _goes_back _behind _since_ns _wanted_ns",
     HeldBack: "_tick_ns _ticks _watermarks _waiting",
     CommunicatorOperator: (
-        "job attempt communicator is_world members _created_ns _lateness_ns _hosts _claimed _gone _collectives _pairs "
+        "job attempt communicator is_world members _created_ns _lateness_ns _hosts _gone _collectives _pairs "
         "_sees _source _digests _shared _watermark_ns _sent_watermark_ns _ticked_ns _mismatches counts _iterations"
     ),
     DigestTable: "duplicate_rows late_rows missing_rows lines over_seq told_seq steps",
@@ -102,7 +102,6 @@ _PLAIN: dict[type, str] = {
         "job attempt communicator _is_world _members _places _created_ns _lateness_ns _announced _calls _n_calls "
         "_dropped _markers _progress _tick _passed_on _is_closed _patience _operator _shared"
     ),
-    Patience: "_since_ns _ticked_ns",
     RoundGrid: (
         "n_ranks duplicate_rows late_rows missing_rows skipped_rounds _base _first_seen _length _has_new_rows _lines"
     ),
@@ -193,15 +192,14 @@ _PLAIN: dict[type, str] = {
 
 _MADE: tuple[type, ...] = (
     # What was said on the bus, and its parts
-    events.HostVitals, events.GpuReading, events.NicReading, events.SocketReading, events.RankProcessors,
-    events.HostProcessors, events.AgentCost, events.HostEvidence, events.RankStack, events.JudgedRanks,
+    events.HostEvidence, events.RankStack, events.JudgedRanks,
     events.EarlierRun, events.LevelChange, events.SignatureMismatch, events.IterationSample, events.Finding,
     events.Incident, events.Cost, events.WhatIfPrice, events.FixPrice, events.Instant, Rounds,
     PairRounds, Sees,
     # What operators note
     _Waiting, _Calls, _Anchor, _Compared, ClockOffsets, _Open, _Short, _Hang, _Standstill,
     HostReports, StuckCall, RootCause, Burst, Change, StepTime, _Work, IterationRecord, Charges,
-    Attribution, _Counted, _Rates, _Reading, SlowRound, _Kind, SlowEpisode, _Recent, AlwaysSlow, _SinceStart,
+    Attribution, _Counted, _Rates, SlowRound, _Kind, SlowEpisode, _Recent, AlwaysSlow, _SinceStart,
     Pace, PricedWindow, World, Loss, Digesting,
     # What findings rest on
     *evidence.KINDS, *evidence.PARTS,
@@ -211,9 +209,14 @@ _VALUES: tuple[type, ...] = (
     # Of these there are many: of each host and each rank on each communicator.
     events.Topology, events.Markers, events.Tick, events.Progress, events.RankProgress, events.OpenCall,
     events.PairProgress, events.ChannelTransfers, events.TransferEdge, events.CallSignature, events.HostSample,
-    events.ProcessState, HostState, CallSequence, OpenCalls,
-    _Seen, Heartbeat, events.Watermark,
+    events.ProcessState, HostStates, Patience, CallSequence,
+    events.HostVitals, events.GpuReading, events.NicReading, events.SocketReading, events.RankProcessors,
+    events.HostProcessors, events.AgentCost,
+    _Seen, _Reading, Heartbeat, events.Watermark,
 )  # fmt: skip
+
+_LASTING: tuple[type, ...] = (events.Progress,)
+"""What hosts tell of a communicator stays the last word for minutes where they tell of its calls in digests."""
 
 
 def state_codec(settings: Settings) -> StateCodec:
@@ -223,6 +226,7 @@ def state_codec(settings: Settings) -> StateCodec:
         plain={cls: names.split() for cls, names in _PLAIN.items()},
         made=_MADE,
         values=_VALUES,
+        lasting=_LASTING,
         encoded=(CallBatch, Operations),
         records={"series": record("series")},
         given=(settings, settings.hang, settings.incidents),

@@ -14,9 +14,20 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from pacehound.model.made_of_fields import fields_of
+from pacehound.model.made_of_fields import fields_of, is_frozen
 
 _SCALARS = frozenset({type(None), bool, int, float, str, bytes})
+
+
+class Remembered:
+    """The bytes of values that nobody changes, as the last snapshot of a state had them.
+
+    Most of what hosts have said stands in many snapshots. What the next one does not hold is forgotten with it.
+    """
+
+    def __init__(self) -> None:
+        # By class and identity, which means something as long as the value is kept.
+        self.of: dict[type, dict[int, tuple[object, bytes]]] = {}
 
 
 class ValueCodec:
@@ -28,11 +39,13 @@ class ValueCodec:
         Of each class, in the order in which they are written.
     parts
         The classes that values of a class may hold, and what these may, without the class itself.
+    lasting
+        Classes whose values nobody changes, nor what they hold.
 
     Raises
     ------
     ValueError
-        A class holds what is no value.
+        A class holds what is no value, or one that lasts what may change.
 
     Examples
     --------
@@ -44,8 +57,9 @@ class ValueCodec:
 
     """
 
-    def __init__(self, classes: Iterable[type]) -> None:
+    def __init__(self, classes: Iterable[type], lasting: Iterable[type] = ()) -> None:
         known = list(classes)
+        self.lasting = frozenset(lasting)
         self.fields = {cls: _names_of(cls) for cls in known}
         self._hints = {cls: get_type_hints(cls) for cls in known}
         self._twins = _Twins(self.fields, self._hints)
@@ -53,12 +67,34 @@ class ValueCodec:
         for cls in known:
             self._twins.decoder(cls)
         self.parts = {cls: self._parts(cls) for cls in known}
+        for cls in self.lasting:
+            if changing := [part.__name__ for part in (cls, *self.parts[cls]) if self._may_change(part)]:
+                raise ValueError(f"a {cls.__name__} lasts, and what it holds may change: {', '.join(changing)}")
         self._left_out = {cls: _left_out(cls) for cls in known}
         self._holding = {cls: self._fields_with_defaults(cls) for cls in known}
 
-    def encode(self, cls: type, values: Sequence[object]) -> bytes:
-        """Some values of a class, and of no other; `msgspec.ValidationError`: a field holds what it must not."""
-        return msgspec.msgpack.encode(msgspec.convert(values, self._twins.all_of(cls), from_attributes=True))
+    def encode(self, cls: type, values: Sequence[object], remembered: Remembered | None = None) -> bytes:
+        """Some values of a class, and of no other; those of a lasting one that are remembered are not written again.
+
+        Raises
+        ------
+        msgspec.ValidationError
+            A field holds what it must not.
+
+        """
+        if remembered is None or cls not in self.lasting:
+            return msgspec.msgpack.encode(self._as_twins(cls, values))
+        before = remembered.of.get(cls, {})
+        new = [value for value in values if id(value) not in before]
+        written = map(msgspec.msgpack.encode, self._as_twins(cls, new))
+        now = {id(value): (value, content) for value, content in zip(new, written, strict=True)}
+        now |= {id(value): before[id(value)] for value in values if id(value) in before}
+        remembered.of[cls] = now
+        return msgspec.msgpack.encode([msgspec.Raw(now[id(value)][1]) for value in values])
+
+    def _as_twins(self, cls: type, values: Sequence[object]) -> list[Any]:
+        twins: list[Any] = msgspec.convert(values, self._twins.all_of(cls), from_attributes=True)
+        return twins
 
     def decode(self, cls: type, written: Mapping[type, tuple[str, ...]], content: bytes) -> list[Any]:
         """The values of a class, where `written` says which fields it and its parts had.
@@ -79,6 +115,9 @@ class ValueCodec:
             for value in values:
                 self._give_defaults(value)
         return values
+
+    def _may_change(self, cls: type) -> bool:
+        return not is_frozen(cls) or any(map(_holds_a_dict, self._hints[cls].values()))
 
     def _fields_with_defaults(self, cls: type) -> tuple[str, ...]:
         """Those that may hold a struct which leaves out its defaults."""
@@ -150,8 +189,8 @@ class _Twins:
         if hint in _SCALARS or get_origin(hint) is Literal:
             return hint
         parts = tuple(part if part is ... else self._in_twins(part) for part in get_args(hint))
-        if get_origin(hint) is tuple:
-            return types.GenericAlias(tuple, parts)
+        if (origin := get_origin(hint)) in (tuple, dict):
+            return types.GenericAlias(origin, parts)
         if get_origin(hint) in (Union, types.UnionType):
             return Union[parts]  # noqa: UP007 - they are not known before
         if hint in self._hints:
@@ -172,6 +211,10 @@ def _left_out(cls: type) -> dict[str, str | float]:
         return {}
     defaults = ((field.name, field.default) for field in msgspec.structs.fields(cls))
     return {name: default for name, default in defaults if isinstance(default, (str, float))}
+
+
+def _holds_a_dict(hint: Any) -> bool:
+    return get_origin(hint) is dict or any(map(_holds_a_dict, get_args(hint)))
 
 
 def _classes_in(hint: Any) -> list[type]:

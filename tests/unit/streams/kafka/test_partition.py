@@ -12,6 +12,7 @@ from pacehound.bus import Message
 from pacehound.errors import MalformedMessage
 from streams.kafka.partition import MARKER, Gap, Partition, Snapshot, SnapshotReader, Stamp, record_key
 from streams.snapshots.codec import StateCodec, TooLarge
+from streams.snapshots.values import Remembered
 from tests.fakes.examples import tries
 
 
@@ -46,10 +47,10 @@ class FullNowAndThen(StateCodec):
         self.share = share
         self._rng = random.Random(seed)
 
-    def encode(self, state: object) -> bytes:
+    def encode(self, state: object, remembered: Remembered | None = None) -> bytes:
         if isinstance(state, tuple) and isinstance(state[0], Chain) and self._rng.random() < self.share:
             raise TooLarge("for now")
-        return super().encode(state)
+        return super().encode(state, remembered)
 
 
 @dataclass

@@ -346,6 +346,16 @@ def test_two_hosts_cannot_claim_the_same_rank() -> None:
         two_hosts().on_topology(announced("b", (1,)))
 
 
+def test_a_host_that_claims_a_rank_of_another_one_has_claimed_none() -> None:
+    operator = CommunicatorOperator(announced("a", (1,), members=(0, 1)), lateness_ns=5 * S)
+    operator.on_topology(announced("a", (1,), members=(0, 1)))
+    with pytest.raises(InvalidEvent, match="rank 1 is announced by host 'b' and by host 'a'"):
+        operator.on_topology(announced("b", (0, 1), members=(0, 1)))
+    assert not operator.is_complete
+    operator.on_topology(announced("c", (0,), members=(0, 1)))
+    assert operator.is_complete
+
+
 def test_point_to_point_calls_are_paired_by_their_own_numbers() -> None:
     operator = CommunicatorOperator(announced(ranks=(0, 1), members=(0, 1)), lateness_ns=5 * S)
     operator.on_topology(announced(ranks=(0, 1), members=(0, 1)))

@@ -8,19 +8,25 @@ from enum import Enum
 from typing import Any, Literal
 
 import msgspec
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pacehound.model import events
+from streams.hang.shared_name import _Seen
+from streams.slow.processors import _Reading
 from streams.snapshots import schema
-from streams.snapshots.values import ValueCodec
+from streams.snapshots.values import Remembered, ValueCodec
 from tests.fakes.event_strategies import event_of
 from tests.fakes.examples import examples, tries
 from tests.fakes.for_every import for_every
 
 CODEC = ValueCodec(schema._VALUES)
-ON_THE_BUS = [events.Topology, events.Markers, events.Tick, events.Progress, events.HostSample]
+ON_THE_BUS = [events.Topology, events.Markers, events.Tick, events.Progress, events.HostSample, events.HostVitals]
+COUNTED = st.lists(st.integers(0, 7), max_size=3).map(
+    lambda ranks: _Reading(1, 2, 3, 4, tuple(ranks), np.arange(3 * len(ranks), dtype=np.int64).tobytes())
+)
 PARTS = [cls for cls in schema._VALUES if cls not in ON_THE_BUS]
 
 
@@ -40,7 +46,7 @@ def test_whatever_a_host_may_say_comes_back_as_it_was(cls: type, data: st.DataOb
 @examples(4)
 @given(st.data())
 def test_parts_come_back_as_they_were(cls: type, data: st.DataObject) -> None:
-    values = data.draw(st.lists(st.from_type(cls), max_size=3))
+    values = data.draw(st.lists(COUNTED if cls is _Reading else st.from_type(cls), max_size=3))
     again = CODEC.decode(cls, CODEC.fields, CODEC.encode(cls, values))
     # A number that is none is not equal to itself.
     assert repr(again) == repr(values)
@@ -123,7 +129,7 @@ NO_VALUES = {
     "no dataclass": int,
     "a list": holding(list[int]),
     "a set": holding(frozenset[int]),
-    "a dict": holding(dict[str, int]),
+    "a dict of anything": holding(dict[str, object]),
     "anything": holding(Any),
     "an enum": holding(Colour),
     "a class that is not among them": holding(Before),
@@ -141,3 +147,43 @@ def test_what_values_may_hold_is_looked_at_with_their_parts() -> None:
     codec = ValueCodec([holding(Literal["a", "b"] | None), Before, Since])
     assert codec.parts[Since] == (Before,)
     assert codec.parts[Before] == ()
+
+
+def progress_at(time_ns: int) -> events.Progress:
+    ranks = (events.RankProgress(rank=1, last_launched=time_ns),)
+    return events.Progress(job="j", attempt=0, time_ns=time_ns, host="h", communicator="c", ranks=ranks)
+
+
+@examples(20)
+@given(st.lists(st.lists(st.integers(0, 9), max_size=8), max_size=6))
+def test_what_is_remembered_of_the_last_snapshot_changes_no_byte_of_the_next(snapshots: list[list[int]]) -> None:
+    codec, remembered = ValueCodec(schema._VALUES, schema._LASTING), Remembered()
+    known = [progress_at(number) for number in range(10)]
+    for numbers in snapshots:
+        values = [known[number] for number in dict.fromkeys(numbers)]
+        assert codec.encode(events.Progress, values, remembered) == codec.encode(events.Progress, values)
+        assert remembered.of[events.Progress].keys() == set(map(id, values))
+
+
+def test_what_was_written_before_is_not_looked_at_again() -> None:
+    codec, remembered = ValueCodec(schema._VALUES, schema._LASTING), Remembered()
+    old, new = progress_at(1), progress_at(2)
+    codec.encode(events.Progress, [old], remembered)
+    remembered.of[events.Progress][id(old)] = old, msgspec.msgpack.encode("as it was")
+    assert msgspec.msgpack.decode(codec.encode(events.Progress, [new, old], remembered))[1] == "as it was"
+    assert len(remembered.of[events.Progress]) == 2
+    codec.encode(events.Progress, [new], remembered)
+    assert list(remembered.of[events.Progress]) == [id(new)]
+
+
+@dataclasses.dataclass(frozen=True)
+class Named:
+    """Frozen, and still nobody can tell what stands in it later."""
+
+    numbers: dict[str, int]
+
+
+@pytest.mark.parametrize(("cls", "parts"), [(events.HostVitals, "NicReading"), (_Seen, "_Seen"), (Named, "Named")])
+def test_only_what_nobody_changes_can_be_lasting(cls: type, parts: str) -> None:
+    with pytest.raises(ValueError, match=f"what it holds may change: {parts}"):
+        ValueCodec([*schema._VALUES, Named], [cls])

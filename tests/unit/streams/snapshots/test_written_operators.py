@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
+import itertools
 import random
+from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
-from pacehound.model.events import UNTOLD, OpenCall, PairProgress, Progress, RankProgress
+from pacehound.model.calls import CallBatch
+from pacehound.model.events import (
+    UNTOLD,
+    HostSample,
+    OpenCall,
+    PairProgress,
+    ProcessState,
+    Progress,
+    RankProgress,
+)
 from pacehound.settings import Settings
 from streams.hang.rank_progress import ProgressTable
+from streams.hang.shared_name import SharedName
 from streams.rounds.assembly import RoundGrid
+from streams.rounds.call_rows import rows_of_batch
 from streams.rounds.communicator import CommunicatorOperator
+from streams.rounds.grids import read_pairs, written_pairs
+from streams.rounds.hosts_of_communicator import HostOfCommunicator, HostStates
 from streams.rounds.mismatches import OPEN_FOR_NS, MismatchWatch
+from streams.rounds.row_loops import SomeInC, SomeRows
 from streams.snapshots.codec import MalformedState
 from streams.snapshots.schema import state_codec
 from tests.fakes.events import topology
@@ -178,3 +195,87 @@ def test_a_grid_of_no_ranks_is_refused() -> None:
     grid.n_ranks = 0
     with pytest.raises(MalformedState):
         CODEC.decode(CODEC.encode(grid))
+
+
+def rows_of_pair(grid: RoundGrid, seqs: Sequence[int], *, has_transfers: bool) -> None:
+    """The sender's rows of some rounds."""
+    sees = {"send_rate": [2.0] * len(seqs), "recv_rate": [1.0] * len(seqs)} if has_transfers else {}
+    columns = {"rank": [0] * len(seqs), "seq": seqs, "op": [1] * len(seqs), "launch_ns": seqs, "end_ns": seqs, **sees}
+    batch = CallBatch.from_columns(
+        columns, job="j", attempt=0, host="h", communicator="world", source="simulator"
+    )  # fmt: skip
+    rows = rows_of_batch(batch)
+    rows.place[:] = rows.rank
+    assert grid.add(rows, SomeRows(SomeInC(0, len(seqs), None), min(seqs), max(seqs)), has_transfers=has_transfers)
+
+
+@pytest.mark.parametrize("seed", tries(4))
+def test_the_grids_of_pairs_come_back_in_their_order_whether_or_not_a_round_is_open(seed: int) -> None:
+    rng, pairs = random.Random(seed), dict[tuple[int, int], RoundGrid]()
+    for pair in rng.sample(list(itertools.permutations(range(6), 2)), 20):
+        grid = pairs[pair] = RoundGrid(2)
+        for _ in range(rng.randrange(3)):
+            first = rng.randrange(50)
+            rows_of_pair(grid, [first, first + 2], has_transfers=rng.random() < 0.3)
+        if rng.random() < 0.5:
+            grid.begin_anew(70)
+    written = written_pairs(pairs)
+    assert written is not None
+    assert 0 < len(written[1]) < len(pairs)
+    assert len(written[1]) == sum(not grid.is_bare for grid in pairs.values())
+    again = read_pairs(CODEC.decode(CODEC.encode(written)))
+    assert list(again) == list(pairs)
+    assert [CODEC.encode(grid) for grid in again.values()] == [CODEC.encode(grid) for grid in pairs.values()]
+    assert read_pairs(written_pairs({})) == {}
+
+
+def test_grids_of_pairs_that_contradict_themselves_are_refused() -> None:
+    rows, with_rounds = written_pairs({(0, 1): RoundGrid(2)}) or ()
+    with pytest.raises(ValueError, match="rounds of pairs that are not known"):
+        read_pairs((rows, {(4, 5): RoundGrid(2)}))
+    for wrong in (rows[:, :-1], rows.astype(np.int32), rows[0]):
+        with pytest.raises(ValueError, match="pairs is"):
+            read_pairs((wrong, with_rounds))
+    for column, number in ((2, 0), (9, 3)):  # ranks; rounds in use, of which there are none
+        wrong = rows.copy()
+        wrong[0, column] = number
+        with pytest.raises(ValueError, match="a grid has"):
+            read_pairs((wrong, with_rounds))
+
+
+def test_hosts_of_which_one_has_said_something_else_are_refused() -> None:
+    (progress,) = said(random.Random(1), 1)
+    hosts = {"a": HostOfCommunicator(frozenset({0, 1, 2}), last_progress=progress)}
+    states = HostStates.of(hosts)
+    with pytest.raises(ValueError, match="has said a Topology"):
+        states.hosts([topology()])  # type: ignore[list-item]
+    with pytest.raises(ValueError, match="zip"):
+        states.hosts([progress, progress])
+
+
+def test_open_calls_in_slots_that_there_are_not_are_refused() -> None:
+    table = ProgressTable()
+    table.on_topology(topology(members=(0, 1)))
+    state = table.__getstate__()
+    for slot in (-1, 2):
+        with pytest.raises(ValueError, match="2 slots has open calls in others"):
+            object.__new__(ProgressTable).__setstate__({**state, "_open": msgspec.msgpack.encode({slot: ()})})
+    with pytest.raises(msgspec.ValidationError):
+        object.__new__(ProgressTable).__setstate__({**state, "_open": msgspec.msgpack.encode({0: [{"seq": "1"}]})})
+
+
+def test_processes_of_ranks_come_back_each_to_its_own() -> None:
+    watch, empty = SharedName("j", 0), SharedName("j", 0)
+    for host, pid, state in (("a", 1, "running"), ("b", 2, "running"), ("a", 3, "exited")):
+        processes = tuple(
+            ProcessState(rank=rank, pid=pid + 10 * rank, state=state, since_ns=0) for rank in (0, 1, 2)[: pid + 1]
+        )
+        watch.of_the_first(HostSample(job="j", attempt=0, time_ns=pid, host=host, processes=processes))
+    again = written_and_read(watch)
+    assert {rank: len(seen) for rank, seen in again._seen.items()} == {0: 2, 1: 2, 2: 1}
+    assert (again._seen, again._several) == (watch._seen, watch._several)
+    assert written_and_read(empty)._seen == {}
+    state = watch.__getstate__()
+    ranks, counts, processes = state["_seen"]
+    with pytest.raises(ValueError, match="5 processes are those of ranks that have 6"):
+        object.__new__(SharedName).__setstate__({**state, "_seen": (ranks, [3, *counts[1:]], processes)})
