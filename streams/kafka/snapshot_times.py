@@ -25,9 +25,10 @@ BUSY_SHARE, OVER_S = 0.1, 0.1
 """It is busy that has worked for so much of the last so many seconds (chosen: hosts of that job say in turn how their
 processes are, 45 a second, which takes a hundredth; a burst takes all of it)."""
 
-GREAT = 0.5
+GREAT = 0.75
 """So much of the work of the greatest burst since they were written last is a great one (chosen on the same messages:
-the end of an iteration takes 1.4 s of a processor, a round of heartbeats 0.3)."""
+the ends of iterations take 1.25 to 1.41 s of a processor, a round of heartbeats with what hardware is like 0.63 to
+0.83)."""
 
 
 class SnapshotTimes:

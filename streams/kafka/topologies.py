@@ -2,9 +2,10 @@
 
 Hosts say it once, in `calls`, which forgets after hours. A worker that has lost the state of a job which is older than
 that (a schema of states that it cannot read, a topic that was made anew) would set all that the job says aside: nobody
-had announced it. So whoever takes a topology in writes it down here, with the offset at which it stood, and takes it
-away when the communicator has closed. A state that is begun anew hears first what stood before its first message; what
-stands behind it comes in the log. So what follows depends on the log alone here, too.
+had announced it. So whoever takes topologies in writes them down here, those of a message as one record, with its
+offset, and takes them away when the communicator, or its shard, has closed. A state that is begun anew hears first what
+stood before its first message; what stands behind it comes in the log. So what follows depends on the log alone here,
+too.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from pacehound.errors import RejectedMessage
 from pacehound.model import codec
 from pacehound.model.events import Topology
 from pacehound.model.flushes import Flush
+from pacehound.model.identity import event_id
 from pacehound.model.routing import Event
 from pacehound.settings import Settings
 from streams.rounds.stage_one import StageOne
@@ -26,36 +28,52 @@ from streams.rounds.stage_one import StageOne
 logger = logging.getLogger("pacehound.streams")
 
 
-def headers_of(topology: Topology, key: str, offset: int) -> tuple[tuple[str, bytes], ...]:
-    """What a record says of itself, so that others need not be decoded: whose it is, and where it stood in `calls`."""
-    of = ("communicator", topology.communicator.encode()), ("job", topology.job.encode()), ("at", b"%d" % offset)
-    return of if key == topology.communicator else (*of, ("key", key.encode()))
+@dataclass(frozen=True, slots=True)
+class Announcement:
+    """What a message says of who is in which communicators, to be kept as one record."""
 
+    name: str
+    """Whoever says the same again says it under the same name."""
+    value: bytes
+    headers: tuple[tuple[str, bytes], ...]
+    """Where it stood in `calls`, and whose it is: others need not be decoded."""
 
-def as_said(topology: Topology, event: Topology | Flush) -> Topology | Flush:
-    """A topology as it is kept: one of a flush in the form in which it came, which is shorter."""
-    if isinstance(event, Topology):
-        return topology
-    return Flush(job=event.job, attempt=event.attempt, host=event.host, shard=event.shard, topologies=(topology,))
+    @classmethod
+    def in_event(cls, event: Event, key: str, offset: int) -> Announcement | None:
+        """That of an event which stood there under a key; `None`: it announces nothing."""
+        if isinstance(event, Topology):
+            name, kept = event.identity(), cast(Event, event)
+        elif isinstance(event, Flush) and event.topologies:
+            name = event_id("topologies", event.job, *[one.identity() for one in event.topologies])
+            kept = Flush(
+                job=event.job, attempt=event.attempt, host=event.host, shard=event.shard, topologies=event.topologies
+            )
+        else:
+            return None
+        headers = ("job", event.job.encode()), ("key", key.encode()), ("at", b"%d" % offset)
+        return cls(name, codec.encode(kept), headers)
 
 
 @dataclass(frozen=True, slots=True)
-class _Record:
-    communicator: str
+class KeptAnnouncement:
+    """A record: whose it is, where in `calls` it stood, and what it says."""
+
+    name: str
     job: str
+    key: str
     offset: int
     value: bytes
-    key: str
 
-    def topology(self) -> Topology | None:
+    def topologies(self) -> tuple[Topology, ...]:
+        """What it says; nothing where it cannot be read."""
         try:
             (event,) = codec.decode(self.value)
         except (RejectedMessage, ValueError) as error:
             logger.warning("a record of topology cannot be read: %s", error)
-            return None
-        if isinstance(event, Flush) and len(event.topologies) == 1:
-            return event.topologies[0]
-        return event if isinstance(event, Topology) else None
+            return ()
+        if isinstance(event, Flush):
+            return event.topologies
+        return (event,) if isinstance(event, Topology) else ()
 
 
 @dataclass(slots=True)
@@ -65,12 +83,12 @@ class KnownTopologies:
     Examples
     --------
     >>> known = KnownTopologies()
-    >>> known.before("c", 7)
+    >>> known.of_key("c")
     []
 
     """
 
-    _records: dict[str, _Record] = field(default_factory=dict)
+    _records: dict[str, KeptAnnouncement] = field(default_factory=dict)
 
     @classmethod
     def read(cls, messages: Iterable[Message]) -> KnownTopologies:
@@ -80,28 +98,31 @@ class KnownTopologies:
             said = dict(message.headers)
             if not message.value:
                 known._records.pop(message.key, None)
-            elif {"communicator", "job", "at"} <= said.keys() and said["at"].isdigit():
-                communicator, job = (said[name].decode(errors="replace") for name in ("communicator", "job"))
-                key = said["key"].decode(errors="replace") if "key" in said else communicator
-                known._records[message.key] = _Record(communicator, job, int(said["at"]), message.value, key)
+            elif {"job", "at"} <= said.keys() and said["at"].isdigit():
+                # Before a message was one record, one of a communicator's own key named the communicator alone.
+                key = said.get("key", said.get("communicator", b"")).decode(errors="replace")
+                job = said["job"].decode(errors="replace")
+                known._records[message.key] = KeptAnnouncement(message.key, job, key, int(said["at"]), message.value)
         return known
 
-    def before(self, key: str, offset: int) -> list[Topology]:
-        """What stood in `calls` before an offset, on a key, in its order."""
-        found = [one for one in self._records.values() if one.key == key and one.offset < offset]
-        return [said for one in sorted(found, key=lambda one: one.offset) if (said := one.topology()) is not None]
+    def of_key(self, key: str) -> list[KeptAnnouncement]:
+        """What stood in `calls` under a key, in its order."""
+        return sorted((one for one in self._records.values() if one.key == key), key=lambda one: (one.offset, one.name))
 
     def of_job(self, job: str, attempt: int, settings: Settings) -> list[Event]:
         """What stage one has said of the communicators of a job that are open."""
         stages: dict[str, StageOne] = {}
         told: list[Event] = []
-        for one in sorted(self._records.values(), key=lambda one: (one.communicator, one.offset)):
-            said = one.topology() if one.job == job else None
-            if said is None or said.attempt != attempt:
-                continue
-            stage = stages.setdefault(one.communicator, StageOne(settings))
+        said = [
+            (topology.communicator, one.offset, topology)
+            for one in self._records.values()
+            for topology in (one.topologies() if one.job == job else ())
+            if topology.attempt == attempt
+        ]
+        for communicator, _, topology in sorted(said, key=lambda one: one[:2]):
+            stage = stages.setdefault(communicator, StageOne(settings))
             try:
-                told += cast(list[Event], stage.on_event(said))  # no digests follow from it
+                told += cast(list[Event], stage.on_event(topology))  # no digests follow from it
             except RejectedMessage as error:
                 logger.warning("a record of topology contradicts the others: %s", error)
         return told

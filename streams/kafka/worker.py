@@ -22,7 +22,7 @@ from pacehound.bus.kafka_reader import first_offset_from, oldest_offsets, read_t
 from pacehound.clock import Clock
 from pacehound.errors import BusFull, InvalidEvent, PartlyRefused, RejectedMessage, Unavailable
 from pacehound.model import codec, topics
-from pacehound.model.events import Tick, Topology
+from pacehound.model.events import Tick
 from pacehound.model.flushes import Flush
 from pacehound.model.operations import Operations
 from pacehound.model.pair_rounds import PairRounds
@@ -49,7 +49,7 @@ from streams.job.stage_two import StageTwo
 from streams.kafka.outputs import Followed, encoded, together, told
 from streams.kafka.partition import MARKER, Gap, KeyState, Partition, SnapshotReader
 from streams.kafka.snapshot_times import SnapshotTimes
-from streams.kafka.topologies import KnownTopologies, as_said, headers_of
+from streams.kafka.topologies import Announcement, KnownTopologies
 from streams.kafka.undelivered import Undelivered
 from streams.rounds.shard import Shard
 from streams.rounds.stage_one import OpenStream, StageOne
@@ -191,14 +191,15 @@ class StreamsWorker:
             for event in self._jobs_topologies(message) if state.is_begun_anew else ():
                 await self._send(partition, message, state, [Followed(event, state.operator.on_event(event))])
             return
-        for topology in self._topologies.before(message.key, state.began):
-            try:
-                results = state.operator.on_event(topology)
-            except RejectedMessage as error:
-                logger.warning("%s/%d@%d: what was announced before contradicts itself: %s", *_where(message), error)
-                continue
-            state.announced[topology.identity()] = None
-            await self._send(partition, message, state, [Followed(topology, results)])
+        for kept in self._topologies.of_key(message.key):
+            state.announced[kept.name] = None
+            for topology in kept.topologies() if kept.offset < state.began else ():
+                try:
+                    results = state.operator.on_event(topology)
+                except RejectedMessage as error:
+                    logger.warning("%s/%d@%d: what was kept contradicts itself: %s", *_where(message), error)
+                    continue
+                await self._send(partition, message, state, [Followed(topology, results)])
 
     def _jobs_topologies(self, message: Message) -> list[Event]:
         attempts = {
@@ -211,15 +212,13 @@ class StreamsWorker:
         ]
 
     async def _note_topology(self, message: Message, state: KeyState[Stage], event: Event) -> None:
-        """Keep a topology that was taken in, for whoever has to begin the state anew when `calls` has forgotten it."""
-        if not isinstance(event, (Topology, Flush)) or isinstance(state.operator, StageTwo) or state.operator.is_closed:
+        """Keep topologies that were taken in, for whoever begins the state anew when `calls` has forgotten them."""
+        if isinstance(state.operator, StageTwo) or state.operator.is_closed:
             return
-        for topology in event.topologies if isinstance(event, Flush) else (event,):
-            name = topology.identity()
-            if name not in state.announced:
-                state.announced[name] = None
-                headers = headers_of(topology, message.key, message.offset)
-                await self._put_topology(message.key, name, codec.encode(as_said(topology, event)), headers)
+        said = Announcement.in_event(event, message.key, message.offset)
+        if said is not None and said.name not in state.announced:
+            state.announced[said.name] = None
+            await self._put_topology(message.key, said.name, said.value, said.headers)
 
     async def _put_topology(
         self, key: str, name: str, value: bytes | None, headers: tuple[tuple[str, bytes], ...] = ()
@@ -355,7 +354,7 @@ class StreamsWorker:
             began_s = self._clock.monotonic_s()
             reader, oldest = await loop.run_in_executor(self._thread, self._read, new)
             self._owner = uuid.uuid4().hex[:12]
-            has_forgotten = False
+            begins_anew = False
             for topic, number in new:
                 partition: Partition[Stage] = Partition(
                     topic, number, self._maker(topic), self._codec, is_stamped=topic == topics.ROUNDS.name
@@ -364,9 +363,10 @@ class StreamsWorker:
                 lost = partition.restore(first, reader.of(topic, number, self._codec.version))
                 if lost:
                     logger.error("%s/%d: state is lost, and begun anew: %s", topic, number, "; ".join(lost[:4]))
-                has_forgotten |= first > 0 and partition.next_offset == first
+                # Who begins anew is told what the log has forgotten, and takes away at last what was kept of it before.
+                begins_anew |= bool(lost) or (first > 0 and partition.next_offset == first)
                 self._partitions[topic, number] = partition
-            if has_forgotten:
+            if begins_anew:
                 self._topologies = await loop.run_in_executor(self._thread, self._read_topologies)
             logger.info("%d partitions have come, restored in %.1f s", len(new), self._clock.monotonic_s() - began_s)
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import pytest
 
+from bench.rig.flushes import together
 from pacehound.bus import Message, Place
 from pacehound.clock import ManualClock
 from pacehound.model import codec, topics
 from pacehound.model.calls import CallBatch
 from pacehound.model.events import DeadLetter, Finding, Topology
+from pacehound.model.flushes import Flush
 from pacehound.model.routing import Event, route
 from pacehound.model.topics import Topic
 from pacehound.model.topology import Layout
@@ -94,10 +96,22 @@ class Log:
         asyncio.run(inside())
 
 
-def recorded() -> tuple[list[Event], list[Event]]:
+def announced(events: Iterable[Event]) -> list[Topology]:
+    """All topologies, also those that hosts say at once with their calls."""
+    of_each = (event.topologies if isinstance(event, Flush) else [event] for event in events)
+    return [one for said in of_each for one in said if isinstance(one, Topology)]
+
+
+Recorded = tuple[list[Event], list[Event]]
+
+
+@pytest.fixture(params=["communicator by communicator", "at once"])
+def recorded(request: pytest.FixtureRequest) -> Recorded:
+    """The first and the second half of what the hosts of a job say."""
     events = list(simulate(SPEC).events())
+    events = events if request.param == "communicator by communicator" else list(together(events))
     half = len(events) // 2
-    assert not any(isinstance(event, Topology) for event in events[half:])
+    assert not announced(events[half:])
     return events[:half], events[half:]
 
 
@@ -118,8 +132,8 @@ def lose_the_states(log: Log) -> None:
         log.publish_to(topics.SNAPSHOTS, 0, record, b"9 1 another schema")
 
 
-def test_a_job_older_than_the_log_goes_on_where_its_state_is_lost(log: Log) -> None:
-    before, after = recorded()
+def test_a_job_older_than_the_log_goes_on_where_its_state_is_lost(log: Log, recorded: Recorded) -> None:
+    before, after = recorded
     log.work(before)
     assert log.events(topics.FINDINGS) == []
     lose_the_states(log)
@@ -129,22 +143,24 @@ def test_a_job_older_than_the_log_goes_on_where_its_state_is_lost(log: Log) -> N
     assert named == {(3,)}
 
 
-def test_what_no_record_speaks_of_is_set_aside(log: Log) -> None:
+def test_what_no_record_speaks_of_is_set_aside(log: Log, recorded: Recorded) -> None:
     """The test above would show it: without the records the same calls are refused."""
-    before, after = recorded()
+    before, after = recorded
     log.work(before)
     lose_the_states(log)
     del log.messages["topology"]
     log.work(after)
-    assert len(log.events(topics.DEAD_LETTERS)) >= sum(isinstance(event, CallBatch) for event in after)
+    assert len(log.events(topics.DEAD_LETTERS)) >= sum(isinstance(event, (CallBatch, Flush)) for event in after)
 
 
-def test_records_are_removed_when_their_communicator_has_closed(log: Log) -> None:
-    before, after = recorded()
+def test_records_are_removed_when_their_communicators_have_closed(log: Log, recorded: Recorded) -> None:
+    before, after = recorded
     log.work(before + after[:-40])
-    announced = {(e.communicator, e.host) for e in before if isinstance(e, Topology)}
     kept = log.messages["topology"]
-    assert {(e.communicator, e.host) for e in log.events(topics.TOPOLOGY) if isinstance(e, Topology)} == announced
+    assert len(kept) == sum(isinstance(event, Topology) or bool(announced([event])) for event in before)
+    assert {one.identity() for one in announced(log.events(topics.TOPOLOGY))} == {
+        one.identity() for one in announced(before)
+    }
     assert all(int(dict(one.headers)["at"]) >= 0 for one in kept)
     log.messages.clear()
     log.work([*before, *after])
@@ -152,13 +168,46 @@ def test_records_are_removed_when_their_communicator_has_closed(log: Log) -> Non
     assert KnownTopologies.read(log.messages["topology"]) == KnownTopologies()
 
 
-def test_what_stands_behind_the_first_message_is_told_by_the_log_alone(log: Log) -> None:
-    """Else the outputs of two workers that begin at the same message would differ."""
-    before, _ = recorded()
+def as_kept_before(log: Log) -> None:
+    """Each topology a record of its own, as workers did until a message was one."""
+    kept, log.messages["topology"] = log.messages["topology"], []
+    for message in kept:
+        said = dict(message.headers)
+        for one in announced(codec.decode(message.value)):
+            headers = [("communicator", one.communicator.encode()), *((name, said[name]) for name in ("job", "at"))]
+            headers += [("key", said["key"])] if said["key"].decode() != one.communicator else []
+            log.publish_to(topics.TOPOLOGY, 0, one.identity().encode(), codec.encode(one), headers)
+
+
+def test_records_of_workers_of_before_are_read_and_removed_as_well(log: Log, recorded: Recorded) -> None:
+    before, after = recorded
     log.work(before)
-    known = KnownTopologies.read(log.messages["topology"])
-    for one in log.messages["topology"]:
-        said = dict(one.headers)
-        communicator, at = said["communicator"].decode(), int(said["at"])
-        assert codec.decode(one.value)[0] not in known.before(communicator, at)
-        assert codec.decode(one.value)[0] in known.before(communicator, at + 1)
+    as_kept_before(log)
+    lose_the_states(log)
+    log.work(after)
+    assert [event for event in log.events(topics.DEAD_LETTERS) if isinstance(event, DeadLetter)] == []
+    assert KnownTopologies.read(log.messages["topology"]) == KnownTopologies()
+
+
+def test_records_of_before_are_removed_also_where_the_log_has_forgotten_nothing(log: Log, recorded: Recorded) -> None:
+    """The state is lost with another schema; the job is told anew from its first message on."""
+    before, after = recorded
+    log.work(before)
+    as_kept_before(log)
+    lose_the_states(log)
+    for name in ("calls", "hosts", "ops", "rounds", "findings"):
+        log.messages.pop(name, None)
+    log.work([*before, *after])
+    assert KnownTopologies.read(log.messages["topology"]) == KnownTopologies()
+
+
+def test_what_stands_behind_the_first_message_is_told_by_the_log_alone(log: Log, recorded: Recorded) -> None:
+    """Else the outputs of two workers that begin at the same message would differ."""
+    before, _ = recorded
+    log.work(before)
+    said = [message.value for message in log.messages["rounds"]]
+    lose_the_states(log)
+    for name in ("calls", "hosts", "rounds"):
+        del log.messages[name]
+    log.work(before)
+    assert [message.value for message in log.messages["rounds"]] == said
