@@ -30,7 +30,7 @@ from simulator.job import simulate
 from simulator.source import DEVICE_TIMES
 from simulator.spec import JobSpec
 from streams import native_loops
-from streams.kafka.partition import SnapshotReader
+from streams.kafka.snapshot_records import SnapshotReader
 from streams.kafka.worker import INPUTS, StreamsWorker
 
 CASES = ((16, 1, 300), (16, 8, 300), (256, 1, 20), (256, 1, 14, 15.0), (256, 8, 40), (4_096, 1, 2), (16_384, 1, 1))

@@ -1,6 +1,6 @@
 """The state of one partition of a topic: which messages it has taken in, and what follows from that.
 
-Pure: no clock, no bus. The shell (`app.py`) feeds it messages, sends on what comes out, and keeps its snapshots.
+Pure: no clock, no bus. The shell (`worker.py`) feeds it messages, sends on what comes out, and keeps its snapshots.
 
 Why nothing is lost and nothing counts twice, whatever dies, and whoever wakes up again:
 
@@ -21,23 +21,18 @@ Snapshots are data, in a schema of their own (`streams.snapshots`): one that can
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
 from pacehound.bus import Message
 from pacehound.errors import MalformedMessage
+from streams.kafka.snapshot_records import MARKER, Found, pieces_of, record_key
 from streams.snapshots.codec import MalformedState, StateCodec, TooLarge, UnknownState
 from streams.snapshots.values import Remembered
 
-CHUNK_BYTES = 512 * 1024
-"""A snapshot is written in pieces of this size: brokers take messages of 1 MB by default."""
-
 REMEMBERED = 1_000
 """Closed keys whose repeats are still recognised: what an agent sends twice may come when all is over."""
-
-MARKER = "\0partition"
-"""The key under which a partition's own snapshot stands."""
 
 
 class KeyOperator(Protocol):
@@ -266,10 +261,8 @@ class Partition(Generic[OperatorT]):
 
         def write(key: str, covered: int, body: bytes) -> None:
             slot = self._slots[key] = 1 - self._slots.get(key, 1)
-            pieces = [body[at : at + CHUNK_BYTES] for at in range(0, len(body), CHUNK_BYTES)]
-            for index, piece in enumerate(pieces):
-                name = record_key(self.topic, self.number, self._codec.version, f"{owner}.{slot}", index, key)
-                records.append((name, f"{covered} {len(pieces)} ".encode() + piece))
+            place = (self.topic, self.number, self._codec.version, f"{owner}.{slot}")
+            records.extend(pieces_of(*place, key, covered, body))
 
         too_large: dict[str, str] = {}
         for key in sorted(self._dirty):
@@ -434,126 +427,3 @@ class Snapshot:
     superseded: tuple[bytes, ...]
     unwritten: tuple[tuple[str, str], ...] = ()
     too_large: tuple[tuple[str, str], ...] = ()
-
-
-def record_key(topic: str, partition: int, version: int, slot: str, piece: int, key: str) -> bytes:
-    """The key of a piece of a snapshot on the compacted topic.
-
-    The owner's name is part of the slot, so that one that was replaced does not overwrite its successor's; the schema
-    version is part of the place, so that workers of two versions leave each other's alone.
-    """
-    return f"{topic} {partition}/{version} {slot} {piece} {key}".encode()
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """The snapshots of a partition.
-
-    Attributes
-    ----------
-    markers
-        The partition's own, whole ones, the one that covers most first.
-    keys
-        By key, its whole snapshots and what each covers, the one that covers most first.
-    records
-        The keys of all records.
-    foreign
-        By key, the records of other schema versions, and what each covers. Who rolls back needs them, until what
-        follows them in the log has expired.
-    names_elsewhere
-        Keys of which these have a snapshot.
-
-    """
-
-    markers: tuple[bytes, ...]
-    keys: Mapping[str, tuple[tuple[int, bytes], ...]]
-    records: tuple[bytes, ...]
-    foreign: Mapping[bytes, int] = field(default_factory=dict)
-    names_elsewhere: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class _Piece:
-    """A record of the compacted topic: a piece of the snapshot of a key."""
-
-    slot: str
-    key: str
-    index: int
-    covered: int
-    n_pieces: int
-    body: bytes
-
-
-@dataclass(slots=True)
-class SnapshotReader:
-    """Puts snapshots together from the records of the compacted topic, in their order.
-
-    Attributes
-    ----------
-    strangers
-        Records that are no part of any snapshot.
-
-    Examples
-    --------
-    >>> reader = SnapshotReader()
-    >>> reader.add(record_key("calls", 3, 1, "1.0", 0, "c"), b"7 1 state")
-    >>> reader.of("calls", 3, 1).keys
-    {'c': ((7, b'state'),)}
-
-    """
-
-    strangers: int = 0
-    _records: dict[tuple[str, int, str], dict[bytes, _Piece]] = field(default_factory=dict)
-    """By partition and schema version, and by key."""
-
-    def add(self, key: bytes, value: bytes | None) -> None:
-        """The next record."""
-        try:
-            topic, where, slot, piece, name = key.decode().split(" ", 4)
-            number, _, version = where.partition("/")  # before there were versions, there was none
-            place, index = (topic, int(number), version), int(piece)
-            covered, n_pieces, body = value.split(b" ", 2) if value else (b"0", b"1", b"")
-            part = _Piece(slot, name, index, int(covered), int(n_pieces), body)
-        except ValueError:
-            self.strangers += 1
-            return
-        records = self._records.setdefault(place, {})
-        if not value:
-            records.pop(key, None)
-            return
-        records[key] = part
-
-    def of(self, topic: str, partition: int, version: int) -> Found:
-        """The snapshots of a partition that are whole."""
-        records = self._records.get((topic, partition, str(version)), {})
-        others = [
-            (key, piece)
-            for (of_topic, number, other), pieces in self._records.items()
-            if (of_topic, number) == (topic, partition) and other != str(version)
-            for key, piece in pieces.items()
-        ]
-        snapshots: dict[tuple[str, str], dict[int, _Piece]] = {}
-        for piece in records.values():
-            snapshots.setdefault((piece.slot, piece.key), {})[piece.index] = piece
-        markers: list[tuple[int, bytes]] = []
-        keys: dict[str, list[tuple[int, bytes]]] = {}
-        for (_, name), pieces in snapshots.items():
-            if 0 not in pieces:
-                continue
-            covered, n_pieces = pieces[0].covered, pieces[0].n_pieces
-            if not 1 <= n_pieces <= len(pieces):
-                continue
-            whole = [pieces[at] for at in range(n_pieces) if at in pieces]
-            bodies = [piece.body for piece in whole if (piece.covered, piece.n_pieces) == (covered, n_pieces)]
-            if len(bodies) < n_pieces:
-                continue
-            found = markers if name == MARKER else keys.setdefault(name, [])
-            found.append((covered, b"".join(bodies)))
-        # Of two that cover the same the one whose key was written later counts.
-        return Found(
-            tuple(body for _, body in sorted(markers, key=lambda marker: -marker[0])),
-            {key: tuple(sorted(bodies, key=lambda body: body[0])[::-1]) for key, bodies in keys.items()},
-            tuple(records),
-            foreign={key: piece.covered for key, piece in others},
-            names_elsewhere=frozenset(piece.key for _, piece in others if piece.key != MARKER),
-        )

@@ -13,8 +13,9 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from dataclasses import replace
+from functools import partial
+from typing import Any
 
 from pacehound.bus import Message, Place
 from pacehound.bus.kafka import KafkaProducer
@@ -36,7 +37,6 @@ from pacehound.runtime.metric_names import (
     EVENTS_OUT,
     LAST_BATCH,
     MESSAGES,
-    MISSING,
     PIPELINE_FAILURES,
     SKIPPED,
     TICKS,
@@ -46,11 +46,13 @@ from pacehound.runtime.silence import Silence, quiet_s_of
 from pacehound.runtime.telemetry import Telemetry
 from pacehound.settings import Settings
 from streams.job.stage_two import StageTwo
+from streams.kafka.consumer_group import ConsumerGroup
+from streams.kafka.going_back import GoingBack
 from streams.kafka.outputs import Followed, encoded, together, told
-from streams.kafka.partition import MARKER, Gap, KeyState, Partition, SnapshotReader
+from streams.kafka.partition import Gap, KeyState, Partition
+from streams.kafka.snapshot_records import MARKER, SnapshotReader
 from streams.kafka.snapshot_times import SnapshotTimes
 from streams.kafka.topologies import Announcement, KnownTopologies
-from streams.kafka.undelivered import Undelivered
 from streams.rounds.shard import Shard
 from streams.rounds.stage_one import OpenStream, StageOne
 from streams.snapshots.schema import state_codec
@@ -61,43 +63,9 @@ INPUTS = (topics.CALLS, topics.HOSTS, topics.OPS, topics.ROUNDS)
 FLUSH_S = 300.0
 TICK_GRACE_S = 10.0
 REACHED_WITHIN_S = 1.0
-ASKED_AGAIN_AFTER_S = 2.0
-"""The group may change while it goes back; there may be nothing to go back to; and nothing new may come."""
 LOOKED_UP_WITHIN_S = 5.0
-NOT_RESTORED = -1
-"""For the offset that comes next in a partition of which no message has come to this worker yet."""
 
 Stage = StageOne | Shard | StageTwo
-
-
-class ConsumerGroup(Protocol):
-    """The consumer group, as far as this worker sees it."""
-
-    def assigned(self) -> list[Place]:
-        """The partitions that are this worker's now."""
-        ...
-
-    def generation(self) -> int:
-        """Another number each time the partitions were shared out anew."""
-        ...
-
-    def end(self, place: Place) -> int | None:
-        """The offset after the last message of a partition, as far as anything is known of it."""
-        ...
-
-    async def seek(self, place: Place, offset: int) -> None:
-        """Let the messages of a partition come from `offset` on."""
-        ...
-
-    async def commit(self, offsets: Mapping[Place, int]) -> bool:
-        """Let whoever comes after begin there; whether that has worked, which it does not while the group changes."""
-        ...
-
-
-@dataclass(slots=True)
-class _Seeking:
-    wanted: int
-    asked_s: float
 
 
 class StreamsWorker:
@@ -131,8 +99,7 @@ class StreamsWorker:
         self._topologies = KnownTopologies()
         self._restoring = asyncio.Lock()
         self._turn = asyncio.Lock()
-        self._seeking: dict[Place, _Seeking] = {}
-        self._undelivered = Undelivered()
+        self._going_back = GoingBack(group, self._partitions, self._first_offset_from, telemetry, clock)
         self._owner = ""
         self._generation = -1
         self._uncommitted: dict[Place, int] = {}
@@ -166,13 +133,13 @@ class StreamsWorker:
         try:
             state = partition.admit(message)
         except RejectedMessage as error:
-            self._seeking.pop(place, None)
+            self._going_back.has_come(place)
             await self._set_aside(message, error)
             return
         if isinstance(state, Gap):
-            await self._go_back(partition, message, state)
+            await self._going_back.to(place, state.wanted, came=message.offset)
             return
-        self._seeking.pop(place, None)
+        self._going_back.has_come(place)
         if state is None:
             self._telemetry.add(SKIPPED, topic=message.topic)
             return
@@ -380,7 +347,7 @@ class StreamsWorker:
         for place in [place for place in self._partitions if place not in ours]:
             del self._partitions[place]
             self._uncommitted.pop(place, None)
-            self._seeking.pop(place, None)
+            self._going_back.has_come(place)
         self._silence = self._listening_anew()
 
     def _read(self, places: list[Place]) -> tuple[SnapshotReader, Mapping[Place, int]]:
@@ -400,70 +367,20 @@ class StreamsWorker:
         is_calls = topic == topics.CALLS.name
         return lambda key: (Shard if is_calls and key.startswith(SHARD_KEY) else StageOne)(self._settings)
 
-    async def _go_back(self, partition: Partition[Stage], message: Message, gap: Gap) -> None:
-        """Messages before this one have not been delivered: ask for them."""
-        place = (partition.topic, partition.number)
-        seeking = self._seeking.get(place)
-        if seeking is not None and seeking.wanted == gap.wanted:
-            return  # asked for already
-        self._seeking[place] = _Seeking(gap.wanted, self._clock.monotonic_s())
-        logger.info("%s/%d: %d came, %d was wanted: going back", *place, message.offset, gap.wanted)
-        await self._group.seek(place, gap.wanted)
-
     async def _notice_undelivered(self) -> None:
-        """Ask for messages that are there and do not come, while nothing else does: no later one tells of a gap."""
-        late = self._undelivered.due(self._offsets(), self._clock.monotonic_s(), self._came_s)
+        """Ask for messages that are there and do not come."""
+        late = self._going_back.late(self._came_s)
         if late and not self._partitions.keys() >= set(late):  # of some no message has come yet
             try:
                 await self._restore()
             except Unavailable as error:
                 logger.warning("what has come to this worker cannot be read yet: %s", error)
-        offsets = self._offsets()
-        for place in late:
-            wanted, end = offsets.get(place, (NOT_RESTORED, None))
-            if wanted != NOT_RESTORED and end is not None and wanted < end and place not in self._seeking:
-                logger.warning("%s/%d: nothing comes though the log ends at %d: going back to %d", *place, end, wanted)
-                self._seeking[place] = _Seeking(wanted, self._clock.monotonic_s() - ASKED_AGAIN_AFTER_S)
+        self._going_back.ask_for(late)
 
-    def _offsets(self) -> dict[Place, tuple[int, int | None]]:
-        """Of each partition of ours which offset comes next, and where its log ends."""
-        offsets = {}
-        for place in self._group.assigned():
-            partition = self._partitions.get(place)
-            offsets[place] = (NOT_RESTORED if partition is None else partition.next_offset, self._group.end(place))
-        return offsets
-
-    async def _ask_again(self) -> None:
-        """Go back once more where that has led to nothing: to the first message that is there."""
-        ours = self._group.assigned()
-        for place, seeking in list(self._seeking.items()):
-            if self._seeking.get(place) is not seeking:
-                continue  # what was wanted has come, or is another one, while others were asked about
-            partition = self._partitions.get(place)
-            if place not in ours or partition is None or partition.next_offset != seeking.wanted:
-                del self._seeking[place]
-                continue
-            now_s = self._clock.monotonic_s()
-            if now_s - seeking.asked_s < ASKED_AGAIN_AFTER_S:
-                continue
-            seeking.asked_s = now_s
-            try:
-                there = await asyncio.get_running_loop().run_in_executor(
-                    self._probe, first_offset_from, self._settings.kafka, place, seeking.wanted, LOOKED_UP_WITHIN_S
-                )
-            except Unavailable as error:
-                logger.warning("%s/%d: what stands at %d is not known: %s", *place, seeking.wanted, error)
-                continue
-            if partition.next_offset != seeking.wanted:
-                continue  # it has come meanwhile
-            if there is not None and there > seeking.wanted:
-                # The end of somebody's transaction, or what has expired: nobody can have it any more.
-                logger.error("%s/%d: there are no messages %d to %d", *place, seeking.wanted, there - 1)
-                self._telemetry.add(MISSING, there - seeking.wanted, topic=place[0])
-                partition.next_offset = seeking.wanted = there
-            await self._group.seek(place, seeking.wanted)
-            if there is None:  # yet: whoever waits for it then is noticed
-                self._seeking.pop(place, None)
+    async def _first_offset_from(self, place: Place, offset: int) -> int | None:
+        loop = asyncio.get_running_loop()
+        look_up = partial(first_offset_from, self._settings.kafka, place, offset, LOOKED_UP_WITHIN_S)
+        return await loop.run_in_executor(self._probe, look_up)
 
     # Snapshots
 
@@ -534,7 +451,7 @@ class StreamsWorker:
         Not while it may be us who did not hear: after this process stood still, the broker was away, or the partitions
         were shared out anew, hosts have some seconds to catch up.
         """
-        await self._ask_again()
+        await self._going_back.ask_again()
         now_s = self._clock.monotonic_s()
         stood_still = now_s - self._ticked_s > self._settings.stream.lateness_s
         loop = asyncio.get_running_loop()
@@ -542,7 +459,8 @@ class StreamsWorker:
         self._ticked_s = self._clock.monotonic_s()
         self._forget_others()
         if stood_still or not is_reachable:
-            self._silence, self._undelivered = self._listening_anew(), Undelivered()
+            self._silence = self._listening_anew()
+            self._going_back.listen_anew()
             return
         await self._notice_undelivered()
         streams: dict[str, OpenStream] = {}

@@ -37,7 +37,7 @@ from pacehound.settings import KafkaSettings, Settings
 from storage import schemas
 from storage.client import Store
 from storage.process import STORED
-from streams.kafka.partition import MARKER, record_key
+from streams.kafka.snapshot_records import MARKER, record_key
 from streams.kafka.worker import INPUTS, snapshot_partition
 from streams.pipeline import Pipeline
 from streams.snapshots.schema import SCHEMA_VERSION, state_codec

@@ -25,7 +25,7 @@ from simulator.job import simulate
 from simulator.source import DEVICE_TIMES
 from simulator.spec import JobSpec
 from streams.kafka import worker as worker_module
-from streams.kafka.partition import record_key
+from streams.kafka.snapshot_records import record_key
 from streams.kafka.topologies import KnownTopologies
 from streams.kafka.worker import StreamsWorker
 from streams.snapshots.schema import SCHEMA_VERSION

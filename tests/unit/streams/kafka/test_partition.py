@@ -10,7 +10,8 @@ import pytest
 
 from pacehound.bus import Message
 from pacehound.errors import MalformedMessage
-from streams.kafka.partition import MARKER, Gap, Partition, Snapshot, SnapshotReader, Stamp, record_key
+from streams.kafka.partition import Gap, Partition, Snapshot, Stamp
+from streams.kafka.snapshot_records import MARKER, SnapshotReader, record_key
 from streams.snapshots.codec import StateCodec, TooLarge
 from streams.snapshots.values import Remembered
 from tests.fakes.examples import tries

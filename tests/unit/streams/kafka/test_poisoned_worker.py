@@ -23,8 +23,10 @@ from pacehound.runtime.telemetry import Telemetry
 from pacehound.settings import Settings
 from streams.kafka import outputs
 from streams.kafka import worker as worker_module
-from streams.kafka.partition import MARKER, Stamp
-from streams.kafka.worker import ASKED_AGAIN_AFTER_S, StreamsWorker
+from streams.kafka.going_back import ASKED_AGAIN_AFTER_S
+from streams.kafka.partition import Stamp
+from streams.kafka.snapshot_records import MARKER
+from streams.kafka.worker import StreamsWorker
 
 Place = tuple[str, int]
 HOSTS, ROUNDS, CALLS = ("hosts", 0), ("rounds", 0), ("calls", 0)

@@ -24,7 +24,7 @@ from pacehound.runtime.telemetry import Telemetry
 from pacehound.settings import Settings
 from streams.kafka import outputs
 from streams.kafka.outputs import Followed, encoded, together, told
-from streams.kafka.partition import SnapshotReader
+from streams.kafka.snapshot_records import SnapshotReader
 from streams.kafka.topologies import KnownTopologies
 from streams.kafka.worker import StreamsWorker
 from tests.fakes.made_pairs import drawn_pairs
