@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from pacehound.errors import InvalidEvent
 from pacehound.model.calls import CallBatch, Sees
@@ -38,16 +37,13 @@ from streams.rounds.digest_rounds import Digested
 from streams.rounds.digest_rows import digests_of_calls
 from streams.rounds.digest_table import Awaited, DigestTable
 from streams.rounds.grids import Grids, PlacedPair, read_pairs, written_pairs
-from streams.rounds.hosts_of_communicator import HostOfCommunicator, HostStates
+from streams.rounds.hosts_of_communicator import BoolArray, HostsOfCommunicator, Int64Array
 from streams.rounds.iterations import IterationTracker
 from streams.rounds.merge import CLOSED_NS
 from streams.rounds.mismatches import MismatchWatch
 from streams.rounds.row_loops import Look, SomeRows, all_rows, look_at, members_in_c, parted
 
 StageOneEvent = Digested | SignatureMismatch | IterationSample | Progress | Topology | Markers | Watermark
-
-BoolArray = npt.NDArray[np.bool_]
-Int64Array = npt.NDArray[np.int64]
 
 
 class CommunicatorOperator:
@@ -68,9 +64,7 @@ class CommunicatorOperator:
         self._created_ns = topology.time_ns
         self._lateness_ns = lateness_ns
         self._place_members()
-        self._hosts: dict[str, HostOfCommunicator] = {}
-        self._claimed: dict[int, str] = {}
-        self._gone: set[int] = set()  # ranks of hosts that are closed
+        self._hosts = HostsOfCommunicator(self._column, topology.time_ns, lateness_ns)
         self._collectives = RoundGrid(len(self.members))
         self._pairs: dict[tuple[int, int], RoundGrid] = {}
         self._sees = Sees.ALL
@@ -79,17 +73,9 @@ class CommunicatorOperator:
         self._shared = shared
         self._watermark_ns = -1
         self._sent_watermark_ns = -1
-        self._ticked_ns = -1
-        self._lowest: tuple[int, int] | None = (
-            None  # the lowest promise of open hosts, and how many have yet to leave it
-        )
         self._of_calls = Grids(self._collectives, self._pairs, set())
-        self._open_hosts: tuple[str, ...] | None = None  # nothing: one has come, closed or opened since
-        self._is_whole: bool | None = None  # nothing: a host has come, gone or come back since
         self._has_new_rows = False  # since rounds were looked at
-        self._may_rise = False  # the watermark, by what was promised since then
         self._is_quiet = False  # no round is open, and no rows have come since that was seen
-        self._unheard: Mapping[str, Heartbeat] | None = None  # of all hosts, as far as only the watermark knows them
         self._mismatches = MismatchWatch(topology)
         self.counts: dict[str, int] = {}
         self._iterations = (
@@ -106,27 +92,18 @@ class CommunicatorOperator:
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what follows from the members; of hosts what cannot be told from the rest of them."""
-        derived = (
-            *("_column", "_order", "_ascending", "_members_in_c", "_claimed", "_lowest", "_of_calls", "_open_hosts"),
-            *("_has_new_rows", "_may_rise", "_is_quiet", "_is_whole", "_unheard"),
-        )
-        self._hear_all()
+        derived = ("_column", "_order", "_ascending", "_members_in_c", "_of_calls", "_has_new_rows", "_is_quiet")
         state = {name: value for name, value in self.__dict__.items() if name not in derived}
-        state["_hosts"] = HostStates.of(self._hosts), [host.last_progress for host in self._hosts.values()]
-        state["_pairs"] = written_pairs(self._pairs)
-        return state
+        return state | {"_hosts": self._hosts.state, "_pairs": written_pairs(self._pairs)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Compiled loops write into the members' columns: grids of other widths are refused (`ValueError`)."""
         self.__dict__.update(state)
-        hosts, last = state["_hosts"]
-        self._hosts = hosts.hosts(last)
-        self._claimed = {rank: name for name, host in self._hosts.items() for rank in host.ranks}
-        self._pairs = read_pairs(state["_pairs"])
         self._place_members()
-        self._lowest, self._of_calls = None, Grids(self._collectives, self._pairs, set(self._pairs))
-        self._open_hosts, self._has_new_rows, self._may_rise = None, True, True
-        self._is_whole, self._is_quiet, self._unheard = None, False, None
+        self._hosts = HostsOfCommunicator.of_state(state["_hosts"], self._column, self._created_ns, self._lateness_ns)
+        self._pairs = read_pairs(state["_pairs"])
+        self._of_calls = Grids(self._collectives, self._pairs, set(self._pairs))
+        self._has_new_rows, self._is_quiet = True, False
         for ranks, grid in self._of_calls.of(self.members):
             if grid.n_ranks != len(ranks):
                 raise ValueError(f"communicator {self.communicator}: {len(ranks)} ranks have a grid of {grid.n_ranks}")
@@ -134,19 +111,22 @@ class CommunicatorOperator:
     @property
     def hosts(self) -> tuple[str, ...]:
         """Hosts that have announced themselves and are not closed; the same tuple while they are the same."""
-        if self._open_hosts is None:
-            self._open_hosts = tuple(name for name, host in self._hosts.items() if not host.closed)
-        return self._open_hosts
+        return self._hosts.open
 
     @property
     def announced(self) -> Collection[str]:
         """Hosts that have announced themselves, in that order."""
-        return self._hosts.keys()
+        return self._hosts.names
 
     @property
     def is_complete(self) -> bool:
         """Every member has been claimed by a host."""
-        return len(self._claimed) == len(self.members)
+        return self._hosts.is_complete
+
+    @property
+    def is_whole(self) -> bool:
+        """All its members are running, as far as is known."""
+        return self._hosts.is_whole
 
     @property
     def is_closed(self) -> bool:
@@ -160,24 +140,9 @@ class CommunicatorOperator:
                 f"host {topology.host!r} says communicator {self.communicator} has {len(topology.members)} members "
                 f"{list(topology.members)[:8]}; it was announced with {len(self.members)}: {list(self.members)[:8]}"
             )
-        for rank in topology.host_ranks:
-            owner = self._claimed.get(rank, topology.host)
-            if owner != topology.host:
-                raise InvalidEvent(f"rank {rank} is announced by host {topology.host!r} and by host {owner!r}")
-        self._claimed.update(dict.fromkeys(topology.host_ranks, topology.host))
-        self._hear_all()
-        known = self._hosts.get(topology.host)
-        ranks = frozenset(topology.host_ranks)
-        self._open_hosts = self._is_whole = None
-        if known is None:
-            self._hosts[topology.host] = HostOfCommunicator(ranks)
-        elif ranks <= known.ranks:
-            self._count("repeated_topology", 1)  # sent twice: it must not open again what is closed
+        if not self._hosts.announce(topology):
+            self._count("repeated_topology", 1)
             return []
-        else:
-            known.ranks |= ranks
-            self._set_away(known, is_left_out=known.left_out, is_closed=False)
-            self._gone -= known.ranks
         return [topology if topology.members is self.members else replace(topology, members=self.members)]
 
     def on_calls(self, batch: CallBatch) -> list[StageOneEvent]:
@@ -307,29 +272,8 @@ class CommunicatorOperator:
         outsiders = [p.rank for p in progress.ranks if p.rank not in self._column]
         if outsiders:
             raise InvalidEvent(f"progress of ranks {outsiders}, which are no members of {progress.communicator}")
-        self._hear_all()
-        host.patience.renew()
-        if progress == host.last_progress:  # sent twice: later stages have it
-            self._may_rise = True
+        if not self._hosts.promise(host, progress):
             return []
-        if progress.time_ns < host.promised_ns:
-            self._count("backward_progress", 1)
-            if not progress.closed:
-                return []
-        # Where a host's last promise lay beyond the watermark, others hold it back. Looking at all of them at each
-        # promise of each would take hosts squared.
-        self._may_rise |= (
-            host.left_out or progress.closed != host.closed or host.closed or self._moves(host, progress.time_ns)
-        )
-        host.last_progress = progress
-        host.promised_ns, host.quiet_ns = max(host.promised_ns, progress.time_ns), 0
-        self._set_away(host, is_left_out=False, is_closed=progress.closed)
-        if progress.closed:
-            self._gone |= host.ranks
-        else:
-            self._gone -= host.ranks
-        for rank_progress in progress.ranks:
-            host.progress[rank_progress.rank] = rank_progress
         launched = max((rank.last_launched for rank in progress.ranks), default=NEVER)
         if launched >= 0 and self._collectives.is_far_ahead(launched):
             # A number that was not true has moved it there: what hosts count themselves is where the rounds are.
@@ -346,17 +290,15 @@ class CommunicatorOperator:
     def on_time(self, beats: Mapping[str, Heartbeat], times_ns: Mapping[str, int]) -> list[StageOneEvent] | None:
         """The heartbeats of all hosts, where nothing follows but that time goes on; `None`: each is to be heard.
 
-        A shard of thousands of hosts and communicators is told of them every few seconds, and mostly so. Who has
-        promised what is then written down when somebody asks. `times_ns` are those of `beats`.
+        A shard of thousands of hosts and communicators is told of them every few seconds, and mostly so. `times_ns` are
+        those of `beats`.
         """
-        if not self._is_quiet or self._has_new_rows or self._may_rise or self._iterations is not None:
+        if not self._is_quiet or self._has_new_rows or self._hosts.may_rise or self._iterations is not None:
             return None
-        if not self.is_whole or not beats.keys() >= self._hosts.keys():
+        lowest_ns = self._hosts.beat_at_once(beats, times_ns, self._watermark_ns)
+        if lowest_ns is None:
             return None
-        lowest_ns = min(map(times_ns.__getitem__, self._hosts))
-        if lowest_ns < self._watermark_ns:
-            return None
-        self._watermark_ns, self._lowest, self._unheard = lowest_ns, None, beats
+        self._watermark_ns = lowest_ns
         return self._watermark()
 
     def on_heartbeats(self, beats: Sequence[tuple[str, Heartbeat]]) -> list[StageOneEvent]:
@@ -364,85 +306,27 @@ class CommunicatorOperator:
         for name, _ in beats:
             if name not in self._hosts:
                 raise InvalidEvent(f"heartbeat of host {name!r}, which has not announced {self.communicator}")
-        self._hear_all()
-        if len(beats) > 1:
-            self._lowest = None  # it is looked for once, and not followed from one to the next
-        for name, beat in beats:
-            self._may_rise |= self._hear(self._hosts[name], beat)
-        return self.advance() if self._may_rise or self._has_new_rows else []
-
-    def _hear_all(self) -> None:
-        """Those heartbeats of which only the watermark knows."""
-        beats, self._unheard = self._unheard, None
-        if beats is not None:
-            for name, host in self._hosts.items():
-                self._hear(host, beats[name])
-
-    def _hear(self, host: HostOfCommunicator, beat: Heartbeat) -> bool:
-        """Whether the watermark may rise with it."""
-        host.patience.renew()
-        if host.left_out or host.closed or beat.time_ns < host.promised_ns:
-            return self._beats_again(host, beat)
-        may_rise = self._lowest is None or self._moves(host, beat.time_ns)
-        host.promised_ns, host.quiet_ns = beat.time_ns, beat.quiet_ns
-        return may_rise
-
-    def _beats_again(self, host: HostOfCommunicator, heartbeat: Heartbeat) -> bool:
-        """Whether the watermark may rise with that of a host which was away, or has promised more before."""
-        was_away = host.left_out or host.closed
-        has_said_the_last = was_away and host.last_progress is not None and host.last_progress.closed
-        if has_said_the_last or heartbeat.time_ns < host.promised_ns:
-            self._count("backward_progress", 1)
-            return False
-        host.promised_ns, host.quiet_ns = heartbeat.time_ns, heartbeat.quiet_ns
-        self._set_away(host, is_left_out=False, is_closed=False)
-        self._gone -= host.ranks
-        return True
-
-    def _set_away(self, host: HostOfCommunicator, *, is_left_out: bool, is_closed: bool) -> None:
-        if host.closed != is_closed:
-            self._open_hosts = self._is_whole = None
-        if host.left_out != is_left_out:
-            self._is_whole = None
-        host.left_out, host.closed = is_left_out, is_closed
-
-    def _moves(self, host: HostOfCommunicator, promised_ns: int) -> bool:
-        """Whether a promise of an open host may raise the watermark: the last of those that held it back moves on."""
-        if self._lowest is None:
-            return True
-        lowest_ns, n_hosts = self._lowest
-        if host.promised_ns == lowest_ns and promised_ns > lowest_ns:
-            n_hosts -= 1
-            self._lowest = lowest_ns, n_hosts
-        return n_hosts <= 0
+        self._hosts.beat(beats)
+        return self.advance() if self._hosts.may_rise or self._has_new_rows else []
 
     def on_tick(self, tick: Tick) -> list[StageOneEvent]:
         """Time has passed in a stream in which a host is silent: who is too far behind is left out, then given up."""
-        self._ticked_ns = max(self._ticked_ns, tick.time_ns)
-        self._hear_all()
-        for host in self._hosts.values():
-            if host.closed or host.promised_ns + host.quiet_ns >= tick.time_ns - self._lateness_ns:
-                continue
-            is_given_up = host.patience.ends(tick.time_ns)
-            self._set_away(host, is_left_out=not is_given_up, is_closed=is_given_up)
-            if is_given_up:
-                self._gone |= host.ranks
-        self._may_rise = True
+        self._hosts.tick(tick.time_ns)
         return self.advance()
 
     def _advance(self) -> list[StageOneEvent]:
         """Rounds and iterations that are over. What is waited for is looked at anew when the watermark has risen."""
-        watermark_ns = self._current_watermark_ns() if self._may_rise else self._watermark_ns
+        watermark_ns = self._hosts.lowest_promise_ns() if self._hosts.may_rise else self._watermark_ns
         # Before the first one nothing can be overdue.
         has_risen = watermark_ns > self._watermark_ns or watermark_ns < 0 <= self._watermark_ns
         self._watermark_ns = max(self._watermark_ns, watermark_ns)
         running: tuple[BoolArray, Int64Array] | None = None
         events: list[StageOneEvent] = []
-        self._has_new_rows = self._may_rise = False
+        self._has_new_rows = self._hosts.may_rise = False
         if self._collectives.has_open:
             closed = [self._collectives.close_complete()]
             if has_risen and self._collectives.has_open:
-                running = self._running()
+                running = self._hosts.running()
                 closed.append(self._collectives.close_overdue(self._until_ns, *running))
             for part in closed:
                 if part is not None:
@@ -452,7 +336,7 @@ class CommunicatorOperator:
         pairs = self._of_calls.to_look_at(everything=has_risen)
         events += self._complete_of_pairs(pairs)
         if has_risen and (waiting := [(pair, grid) for pair, grid in pairs if grid.has_open]):
-            is_running, _ = running or self._running()
+            is_running, _ = running or self._hosts.running()
             events += joined_pairs(list(self._overdue_of_pairs(waiting, is_running)))
         if self._digests is not None and self._digests.has_open:
             events += self._digests.take(
@@ -461,10 +345,10 @@ class CommunicatorOperator:
                 lambda _: self.members,
                 lambda _: self.awaited(),
                 among=None if has_risen else (),
-                absent=() if self.is_whole else (self.communicator,),
+                absent=() if self._hosts.is_whole else (self.communicator,),
             )
         if self._iterations is not None:
-            events += self._iterations.close(self._watermark_ns, self._gone)
+            events += self._iterations.close(self._watermark_ns, self._hosts.gone)
         if has_risen:
             is_open = self._collectives.has_open or (self._digests is not None and self._digests.has_open)
             self._is_quiet = not (is_open or any(grid.has_open for _, grid in pairs))
@@ -476,15 +360,7 @@ class CommunicatorOperator:
 
     def awaited(self) -> Awaited:
         """What is waited for here of digests: a rank's come in order."""
-        return Awaited(self._until_ns, self._running()[0])
-
-    @property
-    def is_whole(self) -> bool:
-        """All its members are running, as far as is known."""
-        if self._is_whole is None:
-            is_away = any(host.closed or host.left_out for host in self._hosts.values())
-            self._is_whole = self.is_complete and not is_away
-        return self._is_whole
+        return Awaited(self._until_ns, self._hosts.running()[0])
 
     @property
     def _until_ns(self) -> int:
@@ -512,10 +388,10 @@ class CommunicatorOperator:
         Rows and promises come in one order: a row that was launched and has ended, by the counters of its host, is lost
         once the promise covers the round. Only where nobody counts it is waited for.
         """
-        expected_from = self._pair_expected_from(*pair)
+        expected_from = self._hosts.expected_of_pair(*pair)
         if expected_from is not None:
             return grid.close_overdue(self._until_ns, is_running[self._columns_of(pair)], expected_from)
-        still = np.array([self._has_open_pair_call(rank) for rank in pair])
+        still = np.array([self._hosts.has_open_pair_call(rank) for rank in pair])
         return grid.close_overdue(self._until_ns - self._lateness_ns, still, np.zeros(2, np.int64))
 
     def _watermark(self) -> list[StageOneEvent]:
@@ -524,63 +400,8 @@ class CommunicatorOperator:
         self._sent_watermark_ns = self._watermark_ns
         return [Watermark(job=self.job, attempt=self.attempt, time_ns=self._watermark_ns, stream=self.communicator)]
 
-    def _current_watermark_ns(self) -> int:
-        """The lowest promise of the hosts that count; -1 while a member's host is unknown and may still come."""
-        self._hear_all()
-        self._lowest = None
-        if not self.is_complete and self._ticked_ns < self._created_ns + self._lateness_ns:
-            return -1
-        hosts = self._hosts.values()
-        open_promises = [host.promised_ns for host in hosts if not (host.left_out or host.closed)]
-        if open_promises:
-            lowest_ns = min(open_promises)
-            self._lowest = lowest_ns, open_promises.count(lowest_ns)
-            return lowest_ns
-        if hosts and not any(host.left_out for host in hosts):
-            return CLOSED_NS
-        return self._ticked_ns - self._lateness_ns if self._ticked_ns >= 0 else -1
-
-    def _running(self) -> tuple[BoolArray, Int64Array]:
-        """Which members may still send rows, and from which sequence number on."""
-        running = np.zeros(len(self.members), np.bool_)
-        expected_from = np.zeros(len(self.members), np.int64)
-        for host in self._hosts.values():
-            if host.closed or host.left_out:
-                continue
-            for rank in host.ranks:
-                column = self._column[rank]
-                running[column] = True
-                progress = host.progress.get(rank)
-                if progress is not None:
-                    open_seq = [call.seq for call in progress.open if call.direction == "none"]
-                    expected_from[column] = min([*open_seq, progress.last_launched + 1])
-        return running, expected_from
-
-    def _pair_expected_from(self, sender: int, receiver: int) -> Int64Array | None:
-        """The first number that each side may still send, by its own counters; `None` where one does not count."""
-        expected_from = []
-        for rank, peer, direction in ((sender, receiver, "send"), (receiver, sender, "recv")):
-            host = self._hosts.get(self._claimed.get(rank, ""))
-            progress = host.progress.get(rank) if host is not None else None
-            if progress is None:
-                return None
-            counted = [p.last_launched for p in progress.pairs if p.peer == peer and p.direction == direction]
-            if not counted:
-                return None
-            waiting = [c.seq for c in progress.open if c.peer == peer and c.direction == direction]
-            expected_from.append(min([*waiting, counted[0] + 1]))
-        return np.array(expected_from, np.int64)
-
     def _columns_of(self, ranks: tuple[int, ...]) -> Int64Array:
         return np.array([self._column[rank] for rank in ranks], np.int64)
-
-    def _has_open_pair_call(self, rank: int) -> bool:
-        """A point-to-point row of this rank may still come: one of its p2p calls is open."""
-        host = self._hosts.get(self._claimed.get(rank, ""))
-        if host is None or host.closed:
-            return False
-        progress = host.progress.get(rank)
-        return progress is not None and any(call.direction != "none" for call in progress.open)
 
     def _rounds(self, closed: ClosedRounds) -> Rounds:
         return Rounds(
@@ -614,7 +435,7 @@ class CommunicatorOperator:
     def all_counts(self) -> dict[str, int]:
         """Everything that was not used, by reason."""
         grids = [grid for _, grid in self._of_calls.of(self.members)]
-        counts = dict(self.counts)
+        counts = dict(self.counts) | {"backward_progress": self._hosts.n_backward}
         for name in ("duplicate_rows", "late_rows", "missing_rows", "skipped_rounds"):
             counts[name] = sum(getattr(grid, name) for grid in grids)
             counts[name] += getattr(self._digests, name, 0)

@@ -23,10 +23,11 @@ from pacehound.model.operations import Operations
 from pacehound.model.routing import HOST_STREAM, Event
 from pacehound.settings import Settings
 from streams.rounds.call_rows import CallRows
-from streams.rounds.communicator import CommunicatorOperator, Int64Array, StageOneEvent
+from streams.rounds.communicator import CommunicatorOperator, StageOneEvent
 from streams.rounds.digest_table import DigestTable
 from streams.rounds.giving_up import Patience
 from streams.rounds.heartbeats import ToldBeats
+from streams.rounds.hosts_of_communicator import Int64Array
 from streams.rounds.partial_membership import PartialCommunicator
 
 StageTwoInput = StageOneEvent | HostSample | HostVitals | HostEvidence | JobHistory | Operations | Tick

@@ -28,7 +28,7 @@ from streams.rounds.assembly import RoundGrid
 from streams.rounds.call_rows import rows_of_batch
 from streams.rounds.communicator import CommunicatorOperator
 from streams.rounds.grids import read_pairs, written_pairs
-from streams.rounds.hosts_of_communicator import HostOfCommunicator, HostStates
+from streams.rounds.hosts_of_communicator import HostOfCommunicator, HostsOfCommunicator, HostStates
 from streams.rounds.mismatches import OPEN_FOR_NS, MismatchWatch
 from streams.rounds.row_loops import SomeInC, SomeRows
 from streams.snapshots.codec import MalformedState
@@ -94,8 +94,8 @@ def test_a_communicator_goes_on_as_if_nothing_had_been_written(seed: int) -> Non
     again, n_mismatches = operator, 0
     for progress in said(rng, 40):
         again = written_and_read(again)
-        assert {name: host.progress for name, host in again._hosts.items()} == {
-            name: host.progress for name, host in operator._hosts.items()
+        assert {name: host.progress for name, host in again._hosts._known.items()} == {
+            name: host.progress for name, host in operator._hosts._known.items()
         }
         expected = operator.on_progress(progress)
         assert again.on_progress(progress) == expected
@@ -246,11 +246,13 @@ def test_grids_of_pairs_that_contradict_themselves_are_refused() -> None:
 def test_hosts_of_which_one_has_said_something_else_are_refused() -> None:
     (progress,) = said(random.Random(1), 1)
     hosts = {"a": HostOfCommunicator(frozenset({0, 1, 2}), last_progress=progress)}
-    states = HostStates.of(hosts)
+    states = HostStates.of(hosts, 5, 2)
     with pytest.raises(ValueError, match="has said a Topology"):
         states.hosts([topology()])  # type: ignore[list-item]
     with pytest.raises(ValueError, match="zip"):
         states.hosts([progress, progress])
+    with pytest.raises(ValueError, match=r"the ranks \[1, 2\], which are no members"):
+        HostsOfCommunicator.of_state((states, [progress]), {0: 0}, 0, 5)
 
 
 def test_open_calls_in_slots_that_there_are_not_are_refused() -> None:
