@@ -37,8 +37,8 @@ class Topic:
 
 
 CALLS = Topic(name="calls", key="communicator", partitions=32, retention_s=6 * HOUR_S)
-# Partitioned by the communicator. Workers of the streams write it and take it away (streams/kafka/topologies.py).
-TOPOLOGY = Topic(name="topology", key="host's part of a communicator", partitions=8, retention_s=None)
+# Partitioned as `calls`. Workers of the streams write it and take it away (streams/kafka/topologies.py).
+TOPOLOGY = Topic(name="topology", key="what a host announced at once", partitions=8, retention_s=None)
 HOSTS = Topic(name="hosts", key="job and host", partitions=8, retention_s=DAY_S)
 OPS = Topic(name="ops", key="job and host", partitions=8, retention_s=DAY_S)
 ROUNDS = Topic(name="rounds", key="job", partitions=8, retention_s=6 * HOUR_S)

@@ -96,11 +96,11 @@ class KnownTopologies:
         known = cls()
         for message in messages:
             said = dict(message.headers)
+            # Before a message was one record, one of a communicator's own key named the communicator alone.
+            key = said.get("key", said.get("communicator", b"")).decode(errors="replace")
             if not message.value:
                 known._records.pop(message.key, None)
-            elif {"job", "at"} <= said.keys() and said["at"].isdigit():
-                # Before a message was one record, one of a communicator's own key named the communicator alone.
-                key = said.get("key", said.get("communicator", b"")).decode(errors="replace")
+            elif key and {"job", "at"} <= said.keys() and said["at"].isdigit():
                 job = said["job"].decode(errors="replace")
                 known._records[message.key] = KeptAnnouncement(message.key, job, key, int(said["at"]), message.value)
         return known
