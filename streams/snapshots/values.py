@@ -9,8 +9,9 @@ itself checks of its fields when it is made, is checked as well.
 from __future__ import annotations
 
 import types
+import weakref
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -22,12 +23,18 @@ _SCALARS = frozenset({type(None), bool, int, float, str, bytes})
 class Remembered:
     """The bytes of values that nobody changes, as the last snapshot of a state had them.
 
-    Most of what hosts have said stands in many snapshots. What the next one does not hold is forgotten with it.
+    Most of what hosts have said stands in many snapshots. What the next one does not hold is forgotten with it. The
+    values themselves are not kept for it: of a job of 16,384 ranks they take 50 MB without their numbers.
     """
 
     def __init__(self) -> None:
-        # By class and identity, which means something as long as the value is kept.
-        self.of: dict[type, dict[int, tuple[object, bytes]]] = {}
+        self.of: dict[type, dict[int, _Written]] = {}
+        """By class, and by the identity of the value, which is another one's when that is gone."""
+
+
+class _Written(NamedTuple):
+    value: weakref.ref[object]
+    content: bytes
 
 
 class ValueCodec:
@@ -70,6 +77,8 @@ class ValueCodec:
         for cls in self.lasting:
             if changing := [part.__name__ for part in (cls, *self.parts[cls]) if self._may_change(part)]:
                 raise ValueError(f"a {cls.__name__} lasts, and what it holds may change: {', '.join(changing)}")
+            if not hasattr(cls, "__weakref__"):
+                raise ValueError(f"a {cls.__name__} lasts, and nobody sees when it is gone: it has no weak references")
         self._left_out = {cls: _left_out(cls) for cls in known}
         self._holding = {cls: self._fields_with_defaults(cls) for cls in known}
 
@@ -85,12 +94,12 @@ class ValueCodec:
         if remembered is None or cls not in self.lasting:
             return msgspec.msgpack.encode(self._as_twins(cls, values))
         before = remembered.of.get(cls, {})
-        new = [value for value in values if id(value) not in before]
-        written = map(msgspec.msgpack.encode, self._as_twins(cls, new))
-        now = {id(value): (value, content) for value, content in zip(new, written, strict=True)}
-        now |= {id(value): before[id(value)] for value in values if id(value) in before}
-        remembered.of[cls] = now
-        return msgspec.msgpack.encode([msgspec.Raw(now[id(value)][1]) for value in values])
+        known = {id(value): found for value in values if (found := before.get(id(value))) and found.value() is value}
+        new = [value for value in values if id(value) not in known]
+        for value, twin in zip(new, self._as_twins(cls, new), strict=True):
+            known[id(value)] = _Written(weakref.ref(value), msgspec.msgpack.encode(twin))
+        remembered.of[cls] = known
+        return msgspec.msgpack.encode([msgspec.Raw(known[id(value)].content) for value in values])
 
     def _as_twins(self, cls: type, values: Sequence[object]) -> list[Any]:
         twins: list[Any] = msgspec.convert(values, self._twins.all_of(cls), from_attributes=True)

@@ -205,7 +205,7 @@ class TransferEdge:
     receiver: Int64
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
 class Progress:
     """A host's promise: every row of mine on this communicator that ended by `time_ns` has been sent.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
+import weakref
 from enum import Enum
 from typing import Any, Literal
 
@@ -169,11 +170,24 @@ def test_what_was_written_before_is_not_looked_at_again() -> None:
     codec, remembered = ValueCodec(schema._VALUES, schema._LASTING), Remembered()
     old, new = progress_at(1), progress_at(2)
     codec.encode(events.Progress, [old], remembered)
-    remembered.of[events.Progress][id(old)] = old, msgspec.msgpack.encode("as it was")
+    written = remembered.of[events.Progress]
+    written[id(old)] = written[id(old)]._replace(content=msgspec.msgpack.encode("as it was"))
     assert msgspec.msgpack.decode(codec.encode(events.Progress, [new, old], remembered))[1] == "as it was"
     assert len(remembered.of[events.Progress]) == 2
     codec.encode(events.Progress, [new], remembered)
     assert list(remembered.of[events.Progress]) == [id(new)]
+
+
+def test_what_is_gone_is_not_kept_and_not_mistaken_for_what_came_in_its_place() -> None:
+    codec, remembered = ValueCodec(schema._VALUES, schema._LASTING), Remembered()
+    old, new = progress_at(1), progress_at(2)
+    codec.encode(events.Progress, [old], remembered)
+    gone = weakref.ref(old)
+    written = remembered.of[events.Progress]
+    written[id(new)] = written.pop(id(old))  # as if it stood where the old one did
+    del old
+    assert gone() is None
+    assert codec.encode(events.Progress, [new], remembered) == codec.encode(events.Progress, [new])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -181,6 +195,11 @@ class Named:
     """Frozen, and still nobody can tell what stands in it later."""
 
     numbers: dict[str, int]
+
+
+def test_a_class_of_which_nobody_sees_when_a_value_is_gone_cannot_be_lasting() -> None:
+    with pytest.raises(ValueError, match="a Markers lasts, and nobody sees when it is gone"):
+        ValueCodec(schema._VALUES, [events.Markers])
 
 
 @pytest.mark.parametrize(("cls", "parts"), [(events.HostVitals, "NicReading"), (_Seen, "_Seen"), (Named, "Named")])
