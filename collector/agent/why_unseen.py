@@ -128,12 +128,10 @@ class WhyUnseen:
         return self.reason != before
 
     def _found(self, command: int) -> str:
-        reasons = (
-            why_unseen(process, self._run_dir)
-            for pid in self._descendants(command)
-            if (process := self._read(pid)) is not None
-        )
-        return next(filter(None, reasons), "")
+        """What is said of the first of whom there is something to say; as before where no process is there any more."""
+        found = [process for pid in self._descendants(command) if (process := self._read(pid)) is not None]
+        reasons = (why_unseen(process, self._run_dir) for process in found)
+        return next(filter(None, reasons), "") if found else self.reason
 
     def _descendants(self, pid: int) -> Iterator[int]:
         """Itself and all that it has begun; no more of them where this kernel does not list children."""

@@ -106,6 +106,15 @@ def test_it_is_looked_for_among_what_the_command_has_begun_until_it_is_seen(tmp_
     assert not watch.look(lambda: 10, FIRST_LOOK_NS + 3 * LOOK_AT_LEAST_EVERY_NS)
 
 
+def test_what_was_found_stays_when_a_look_comes_as_the_command_ends(tmp_path: Path) -> None:
+    tree = Tree(tmp_path)
+    tree.begun_here("src")
+    assert tree.watch.look(lambda: 10, FIRST_LOOK_NS)
+    tree.proc.remove(12)
+    assert not tree.watch.look(lambda: 10, FIRST_LOOK_NS + LOOK_AT_LEAST_EVERY_NS)
+    assert "process 12 (python train.py) has another PYTHONPATH" in tree.watch.reason
+
+
 def test_an_installed_pacehound_beside_torch_is_found(tmp_path: Path) -> None:
     tree = Tree(tmp_path)
     tree.begun_here("src")
