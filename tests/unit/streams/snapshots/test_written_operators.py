@@ -201,9 +201,7 @@ def rows_of_pair(grid: RoundGrid, seqs: Sequence[int], *, has_transfers: bool) -
     """The sender's rows of some rounds."""
     sees = {"send_rate": [2.0] * len(seqs), "recv_rate": [1.0] * len(seqs)} if has_transfers else {}
     columns = {"rank": [0] * len(seqs), "seq": seqs, "op": [1] * len(seqs), "launch_ns": seqs, "end_ns": seqs, **sees}
-    batch = CallBatch.from_columns(
-        columns, job="j", attempt=0, host="h", communicator="world", source="simulator"
-    )  # fmt: skip
+    batch = CallBatch.from_columns(columns, job="j", attempt=0, host="h", communicator="world", source="simulator")
     rows = rows_of_batch(batch)
     rows.place[:] = rows.rank
     assert grid.add(rows, SomeRows(SomeInC(0, len(seqs), None), min(seqs), max(seqs)), has_transfers=has_transfers)
