@@ -28,41 +28,62 @@ from streams.rounds.stage_one import StageOne
 logger = logging.getLogger("pacehound.streams")
 
 
+def name_of(event: Topology | Flush) -> str | None:
+    """The name of what an event announces, the same where the same is said again; `None`: it announces nothing."""
+    if isinstance(event, Topology):
+        return event.identity()
+    if not event.topologies:
+        return None
+    return event_id("topologies", event.job, *[one.identity() for one in event.topologies])
+
+
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """What a message says of who is in which communicators, to be kept as one record."""
+    """What a message has said of who is in which communicators, as it is kept: one record.
 
-    name: str
-    """Whoever says the same again says it under the same name."""
-    value: bytes
-    headers: tuple[tuple[str, bytes], ...]
-    """Where it stood in `calls`, and whose it is: others need not be decoded."""
+    Attributes
+    ----------
+    name
+        Of the record (`name_of`).
+    job
+        Whose communicators they are.
+    key, offset
+        Where it stood in `calls`.
+    value
+        The event, without what else it says.
 
-    @classmethod
-    def in_event(cls, event: Event, key: str, offset: int) -> Announcement | None:
-        """That of an event which stood there under a key; `None`: it announces nothing."""
-        if isinstance(event, Topology):
-            name, kept = event.identity(), cast(Event, event)
-        elif isinstance(event, Flush) and event.topologies:
-            name = event_id("topologies", event.job, *[one.identity() for one in event.topologies])
-            kept = Flush(
-                job=event.job, attempt=event.attempt, host=event.host, shard=event.shard, topologies=event.topologies
-            )
-        else:
-            return None
-        headers = ("job", event.job.encode()), ("key", key.encode()), ("at", b"%d" % offset)
-        return cls(name, codec.encode(kept), headers)
-
-
-@dataclass(frozen=True, slots=True)
-class KeptAnnouncement:
-    """A record: whose it is, where in `calls` it stood, and what it says."""
+    """
 
     name: str
     job: str
     key: str
     offset: int
     value: bytes
+
+    @classmethod
+    def in_event(cls, event: Topology | Flush, name: str, key: str, offset: int) -> Announcement:
+        """That of an event which has this name, and stood there."""
+        kept: Event = event
+        if isinstance(event, Flush):
+            kept = Flush(
+                job=event.job, attempt=event.attempt, host=event.host, shard=event.shard, topologies=event.topologies
+            )
+        return cls(name, event.job, key, offset, codec.encode(kept))
+
+    @classmethod
+    def in_record(cls, record: Message) -> Announcement | None:
+        """As it was kept; `None`: it has no place in `calls`."""
+        said = dict(record.headers)
+        # Before a message was one record, one of a communicator's own key named the communicator alone.
+        key = said.get("key", said.get("communicator", b"")).decode(errors="replace")
+        if not key or not {"job", "at"} <= said.keys() or not said["at"].isdigit():
+            return None
+        return cls(record.key, said["job"].decode(errors="replace"), key, int(said["at"]), record.value)
+
+    @property
+    def headers(self) -> tuple[tuple[str, bytes], ...]:
+        """Whose it is, and where it stood: others need not be decoded."""
+        return ("job", self.job.encode()), ("key", self.key.encode()), ("at", b"%d" % self.offset)
 
     def topologies(self) -> tuple[Topology, ...]:
         """What it says; nothing where it cannot be read."""
@@ -88,24 +109,20 @@ class KnownTopologies:
 
     """
 
-    _records: dict[str, KeptAnnouncement] = field(default_factory=dict)
+    _records: dict[str, Announcement] = field(default_factory=dict)
 
     @classmethod
     def read(cls, messages: Iterable[Message]) -> KnownTopologies:
         """From the topic, in its order. What has no place in `calls` is of before, when agents wrote here."""
         known = cls()
         for message in messages:
-            said = dict(message.headers)
-            # Before a message was one record, one of a communicator's own key named the communicator alone.
-            key = said.get("key", said.get("communicator", b"")).decode(errors="replace")
             if not message.value:
                 known._records.pop(message.key, None)
-            elif key and {"job", "at"} <= said.keys() and said["at"].isdigit():
-                job = said["job"].decode(errors="replace")
-                known._records[message.key] = KeptAnnouncement(message.key, job, key, int(said["at"]), message.value)
+            elif (kept := Announcement.in_record(message)) is not None:
+                known._records[kept.name] = kept
         return known
 
-    def of_key(self, key: str) -> list[KeptAnnouncement]:
+    def of_key(self, key: str) -> list[Announcement]:
         """What stood in `calls` under a key, in its order."""
         return sorted((one for one in self._records.values() if one.key == key), key=lambda one: (one.offset, one.name))
 

@@ -23,7 +23,7 @@ from pacehound.bus.kafka_reader import first_offset_from, oldest_offsets, read_t
 from pacehound.clock import Clock
 from pacehound.errors import BusFull, InvalidEvent, PartlyRefused, RejectedMessage, Unavailable
 from pacehound.model import codec, topics
-from pacehound.model.events import Tick
+from pacehound.model.events import Tick, Topology
 from pacehound.model.flushes import Flush
 from pacehound.model.operations import Operations
 from pacehound.model.pair_rounds import PairRounds
@@ -52,7 +52,7 @@ from streams.kafka.outputs import Followed, encoded, together, told
 from streams.kafka.partition import Gap, KeyState, Partition
 from streams.kafka.snapshot_records import MARKER, SnapshotReader
 from streams.kafka.snapshot_times import SnapshotTimes
-from streams.kafka.topologies import Announcement, KnownTopologies
+from streams.kafka.topologies import Announcement, KnownTopologies, name_of
 from streams.rounds.shard import Shard
 from streams.rounds.stage_one import OpenStream, StageOne
 from streams.snapshots.schema import state_codec
@@ -180,12 +180,13 @@ class StreamsWorker:
 
     async def _note_topology(self, message: Message, state: KeyState[Stage], event: Event) -> None:
         """Keep topologies that were taken in, for whoever begins the state anew when `calls` has forgotten them."""
-        if isinstance(state.operator, StageTwo) or state.operator.is_closed:
+        if not isinstance(event, (Topology, Flush)) or isinstance(state.operator, StageTwo) or state.operator.is_closed:
             return
-        said = Announcement.in_event(event, message.key, message.offset)
-        if said is not None and said.name not in state.announced:
-            state.announced[said.name] = None
-            await self._put_topology(message.key, said.name, said.value, said.headers)
+        name = name_of(event)
+        if name is not None and name not in state.announced:
+            state.announced[name] = None
+            kept = Announcement.in_event(event, name, message.key, message.offset)
+            await self._put_topology(message.key, name, kept.value, kept.headers)
 
     async def _put_topology(
         self, key: str, name: str, value: bytes | None, headers: tuple[tuple[str, bytes], ...] = ()
