@@ -9,33 +9,8 @@ from hypothesis import strategies as st
 
 from pacehound.errors import InvalidEvent
 from streams.rounds.assembly import MAX_OPEN_CELLS, RoundGrid
-from streams.rounds.call_rows import CallRows
-from streams.rounds.row_loops import SomeInC, SomeRows
 from tests.fakes.examples import examples
-
-
-def add(grid, place, seq, *, size_bytes=1, has_rates=False):
-    """Put rows into it, whose places and numbers these are."""
-    n = len(seq)
-    rates = np.arange(n, dtype=np.float64) if has_rates else None
-    rows = CallRows(
-        rank=np.zeros(n, np.int32),
-        peer=np.zeros(n, np.int32),
-        direction=None,
-        seq=np.array(seq, np.int64),
-        op=np.ones(n, np.int8),
-        size_bytes=np.broadcast_to(np.asarray(size_bytes, np.int64), n).copy(),
-        arrival_ns=np.arange(n) + 10,
-        start_ns=np.arange(n) + 20,
-        end_ns=np.arange(n) + 30,
-        signature=np.ones(n, np.int64),
-        is_backward=None,
-        send_rate=rates,
-        recv_rate=rates,
-        algorithm=np.ones(n, np.int8) if has_rates else None,
-    )
-    rows.place[:] = place
-    grid.add(rows, SomeRows(SomeInC(0, n, None), min(seq, default=0), max(seq, default=0)), has_transfers=has_rates)
+from tests.fakes.grid_rows import add
 
 
 def test_of_two_rows_for_one_place_the_first_counts():

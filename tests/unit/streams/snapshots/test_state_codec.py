@@ -20,7 +20,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pacehound.model.calls import CallBatch
 from pacehound.model.events import PairProgress
 from pacehound.model.made_of_fields import fields_of
 from pacehound.model.topology import Layout
@@ -34,14 +33,13 @@ from streams.job.stage_two import StageTwo
 from streams.level.changepoint import ChangepointDetector
 from streams.pipeline import Pipeline
 from streams.rounds.assembly import RoundGrid
-from streams.rounds.call_rows import rows_of_batch
-from streams.rounds.row_loops import SomeInC, SomeRows
 from streams.snapshots import schema
 from streams.snapshots.codec import MalformedState, StateCodec, UnknownState
 from streams.snapshots.schema import SCHEMA_VERSION, state_codec
 from tests.fakes.events import topology
 from tests.fakes.examples import examples, tries
 from tests.fakes.for_every import for_every
+from tests.fakes.grid_rows import add
 
 SETTINGS = Settings.load({"PACEHOUND_STORE_PASSWORD": "a secret of the store"}, ["hang.suspect_after_s=3"])
 CODEC = state_codec(SETTINGS)
@@ -322,14 +320,8 @@ def test_what_compiled_loops_rely_on_is_looked_at() -> None:
 
 def grid_with_rows(*, has_transfers: bool) -> RoundGrid:
     """One whose first round is open, between two ranks of which one has come."""
-    sees = {"send_rate": [2.0], "recv_rate": [1.0], "algorithm": ["ring"]} if has_transfers else {}
-    batch = CallBatch.from_columns(
-        {"rank": [0], "seq": [3], "op": [1], "launch_ns": [5], "end_ns": [9], **sees},
-        job="j", attempt=0, host="h", communicator="c", source="simulator",
-    )  # fmt: skip
-    rows, grid = rows_of_batch(batch), RoundGrid(2)
-    rows.place[:] = rows.rank
-    grid.add(rows, SomeRows(SomeInC(0, 1, None), 3, 3), has_transfers=has_transfers)
+    grid = RoundGrid(2)
+    assert add(grid, [0], [3], has_rates=has_transfers)
     return grid
 
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
 
-from pacehound.model.calls import CallBatch
 from pacehound.model.events import (
     UNTOLD,
     HostSample,
@@ -25,16 +23,15 @@ from pacehound.settings import Settings
 from streams.hang.rank_progress import ProgressTable
 from streams.hang.shared_name import SharedName
 from streams.rounds.assembly import RoundGrid
-from streams.rounds.call_rows import rows_of_batch
 from streams.rounds.communicator import CommunicatorOperator
 from streams.rounds.grids import read_pairs, written_pairs
 from streams.rounds.hosts_of_communicator import HostOfCommunicator, HostsOfCommunicator, HostStates
 from streams.rounds.mismatches import OPEN_FOR_NS, MismatchWatch
-from streams.rounds.row_loops import SomeInC, SomeRows
 from streams.snapshots.codec import MalformedState
 from streams.snapshots.schema import state_codec
 from tests.fakes.events import topology
 from tests.fakes.examples import tries
+from tests.fakes.grid_rows import add
 
 CODEC = state_codec(Settings())
 MEMBERS = (0, 1, 2, 3, 4, 5)
@@ -197,16 +194,6 @@ def test_a_grid_of_no_ranks_is_refused() -> None:
         CODEC.decode(CODEC.encode(grid))
 
 
-def rows_of_pair(grid: RoundGrid, seqs: Sequence[int], *, has_transfers: bool) -> None:
-    """The sender's rows of some rounds."""
-    sees = {"send_rate": [2.0] * len(seqs), "recv_rate": [1.0] * len(seqs)} if has_transfers else {}
-    columns = {"rank": [0] * len(seqs), "seq": seqs, "op": [1] * len(seqs), "launch_ns": seqs, "end_ns": seqs, **sees}
-    batch = CallBatch.from_columns(columns, job="j", attempt=0, host="h", communicator="world", source="simulator")
-    rows = rows_of_batch(batch)
-    rows.place[:] = rows.rank
-    assert grid.add(rows, SomeRows(SomeInC(0, len(seqs), None), min(seqs), max(seqs)), has_transfers=has_transfers)
-
-
 @pytest.mark.parametrize("seed", tries(4))
 def test_the_grids_of_pairs_come_back_in_their_order_whether_or_not_a_round_is_open(seed: int) -> None:
     rng, pairs = random.Random(seed), dict[tuple[int, int], RoundGrid]()
@@ -214,7 +201,7 @@ def test_the_grids_of_pairs_come_back_in_their_order_whether_or_not_a_round_is_o
         grid = pairs[pair] = RoundGrid(2)
         for _ in range(rng.randrange(3)):
             first = rng.randrange(50)
-            rows_of_pair(grid, [first, first + 2], has_transfers=rng.random() < 0.3)
+            assert add(grid, [0, 0], [first, first + 2], has_rates=rng.random() < 0.3)
         if rng.random() < 0.5:
             grid.begin_anew(70)
     written = written_pairs(pairs)
