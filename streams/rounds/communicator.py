@@ -61,7 +61,6 @@ class CommunicatorOperator:
         self.communicator = topology.communicator
         self.is_world = topology.is_world
         self.members = topology.members
-        self._created_ns = topology.time_ns
         self._lateness_ns = lateness_ns
         self._place_members()
         self._hosts = HostsOfCommunicator(self._column, topology.time_ns, lateness_ns)
@@ -100,7 +99,7 @@ class CommunicatorOperator:
         """Compiled loops write into the members' columns: grids of other widths are refused (`ValueError`)."""
         self.__dict__.update(state)
         self._place_members()
-        self._hosts = HostsOfCommunicator.of_state(state["_hosts"], self._column, self._created_ns, self._lateness_ns)
+        self._hosts = HostsOfCommunicator.of_state(state["_hosts"], self._column, self._lateness_ns)
         self._pairs = read_pairs(state["_pairs"])
         self._of_calls = Grids(self._collectives, self._pairs, set(self._pairs))
         self._has_new_rows, self._is_quiet = True, False

@@ -92,14 +92,14 @@ class HostsOfCommunicator:
     def state(self) -> tuple[HostStates, list[Progress | None]]:
         """What a snapshot has of them: what each said last stands apart, for mostly it is as before."""
         self._hear_all()
-        states = HostStates.of(self._known, self._ticked_ns, self.n_backward)
+        states = HostStates.of(self._known, self._created_ns, self._ticked_ns, self.n_backward)
         return states, [host.last_progress for host in self._known.values()]
 
     @classmethod
-    def of_state(cls, state: Any, column: Mapping[int, int], created_ns: int, lateness_ns: int) -> HostsOfCommunicator:
+    def of_state(cls, state: Any, column: Mapping[int, int], lateness_ns: int) -> HostsOfCommunicator:
         """As they were; `ValueError`: they cannot have been."""
         states, last = state
-        made = cls(column, created_ns, lateness_ns)
+        made = cls(column, states.created_ns, lateness_ns)
         made._known, made._ticked_ns, made.n_backward = states.hosts(last), states.ticked_ns, states.n_backward
         made.may_rise = True
         made._begin()
@@ -336,7 +336,7 @@ class HostStates:
         One item per host; ranks in ascending order.
     before
         Per host, what ranks of which its last progress says nothing said last.
-    ticked_ns, n_backward
+    created_ns, ticked_ns, n_backward
         Of all of them.
 
     """
@@ -349,11 +349,14 @@ class HostStates:
     quiet_ns: tuple[int, ...]
     before: tuple[tuple[RankProgress, ...], ...]
     patience: tuple[Patience, ...]
+    created_ns: int
     ticked_ns: int
     n_backward: int
 
     @classmethod
-    def of(cls, hosts: Mapping[str, HostOfCommunicator], ticked_ns: int, n_backward: int) -> HostStates:
+    def of(
+        cls, hosts: Mapping[str, HostOfCommunicator], created_ns: int, ticked_ns: int, n_backward: int
+    ) -> HostStates:
         """To be written down."""
         known = hosts.values()
         return cls(
@@ -365,6 +368,7 @@ class HostStates:
             tuple([host.quiet_ns for host in known]),
             tuple(map(_said_before, known)),
             tuple([host.patience for host in known]),
+            created_ns,
             ticked_ns,
             n_backward,
         )

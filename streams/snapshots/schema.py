@@ -93,7 +93,7 @@ _PLAIN: dict[type, str] = {
     Heartbeats: "_longest_ns _waiting _promised_ns _highest_ns _goes_back _behind _since_ns _wanted_ns",
     HeldBack: "_tick_ns _ticks _watermarks _waiting",
     CommunicatorOperator: (
-        "job attempt communicator is_world members _created_ns _lateness_ns _hosts _collectives _pairs "
+        "job attempt communicator is_world members _lateness_ns _hosts _collectives _pairs "
         "_sees _source _digests _shared _watermark_ns _sent_watermark_ns _mismatches counts _iterations"
     ),
     DigestTable: "duplicate_rows late_rows missing_rows lines over_seq told_seq steps",

@@ -231,13 +231,13 @@ def test_grids_of_pairs_that_contradict_themselves_are_refused() -> None:
 def test_hosts_of_which_one_has_said_something_else_are_refused() -> None:
     (progress,) = said(random.Random(1), 1)
     hosts = {"a": HostOfCommunicator(frozenset({0, 1, 2}), last_progress=progress)}
-    states = HostStates.of(hosts, 5, 2)
+    states = HostStates.of(hosts, 0, 5, 2)
     with pytest.raises(ValueError, match="has said a Topology"):
         states.hosts([topology()])  # type: ignore[list-item]
     with pytest.raises(ValueError, match="zip"):
         states.hosts([progress, progress])
     with pytest.raises(ValueError, match=r"the ranks \[1, 2\], which are no members"):
-        HostsOfCommunicator.of_state((states, [progress]), {0: 0}, 0, 5)
+        HostsOfCommunicator.of_state((states, [progress]), {0: 0}, 5)
 
 
 def test_open_calls_in_slots_that_there_are_not_are_refused() -> None:
