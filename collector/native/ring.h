@@ -8,7 +8,7 @@
  * readable after the writer has died, at any instruction. The agent removes it when it has read it to its end after its
  * writer has closed it, or after the process has left. How large it is depends on the room (ring_room.h).
  *
- * The layout is shared by pacehound/instrument/ring.py (Python writer), pacehound/instrument/native/c10d_hooks.cpp
+ * The layout is shared by pacehound/instrument/ring.py (Python writer), pacehound/instrument/native/own_rings.h
  * (C++ writer), collector/native/shim_ring.c (the NCCL shim) and collector/calls/rings.py (reader). The shim's files
  * are `<pid>-<tid>-s<time>.ring`, those of the NCCL profiler plugin `<pid>-<tid>-p<time>.ring`, for all may be in one
  * process. All integers are little-endian.

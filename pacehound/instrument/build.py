@@ -16,9 +16,10 @@ from typing import Any
 from pacehound.instrument import native_build
 
 NAME = "pacehound_c10d_hooks"
-_SOURCE = Path(__file__).resolve().parent / "native" / "c10d_hooks.cpp"
+_FOLDER = Path(__file__).resolve().parent / "native"
+_SOURCE = _FOLDER / "c10d_hooks.cpp"
 _HEADERS = Path(__file__).resolve().parents[2] / "collector" / "native"
-_SOURCES = (_SOURCE, _HEADERS / "ring.h", _HEADERS / "ring_room.h")
+_SOURCES = (_SOURCE, *sorted(_FOLDER.glob("*.h")), _HEADERS / "ring.h", _HEADERS / "ring_room.h")
 _SUFFIX = importlib.machinery.EXTENSION_SUFFIXES[0]
 
 

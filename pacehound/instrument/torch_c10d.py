@@ -21,6 +21,7 @@ from pacehound.instrument.dispatched_calls import HOOK_NAMES, DispatchedCalls
 from pacehound.instrument.groups import DeviceTimes, WatchedGroup
 from pacehound.instrument.joining import Joining
 from pacehound.instrument.recorder import Recorder
+from pacehound.instrument.tensor_waits import TensorWaits
 from pacehound.instrument.torch_calls import CallHooks, Pending, Tables
 from pacehound.instrument.torch_markers import Markers
 
@@ -59,6 +60,7 @@ class Instrument:
         self._tables: Tables | None = None
         self._has_hooks = hasattr(c10d.ProcessGroup, "register_pre_hook")
         self._dispatched: DispatchedCalls | None = None  # where there are none
+        self._tensor_waits: TensorWaits | None = None
         self._members = threading.local()
 
     def install(self) -> None:
@@ -97,10 +99,12 @@ class Instrument:
         self._groups.clear()
         self._pending.clear()
         torch_waits.forget()
+        if self._tensor_waits is not None:
+            self._tensor_waits.forget()
 
     def release(self) -> None:
         """The interpreter is about to end: take back every Python function that C++ holds."""
-        self.settle()
+        self._settle(time.monotonic_ns(), is_the_last=True)
         for name, (_, process_group) in self._groups.items():
             self._unhook(name, process_group())
         self._pending.drain(_DRAIN_S)
@@ -177,6 +181,8 @@ class Instrument:
             native.attach(process_group, group.handle, list(members), ends, group.device_times, is_world)
         else:
             assert self._tables is not None
+            if self._tensor_waits is None and "cpu" in group.ended_by_future:
+                self._tensor_waits = self._told_of_tensor_waits()
             hooks = CallHooks(self._recorder, group, self._tables, self._pending)
             if self._dispatched is not None:
                 self._dispatched.attach(process_group.group_name, hooks)
@@ -193,7 +199,7 @@ class Instrument:
         if group.is_world and self._recorder.hold is not None:
             self._recorder.hold.world(is_there=False)
         self._unhook(group.name, process_group())  # somebody (a DDP module) may hold it until the interpreter has gone
-        self.settle()
+        self._settle(time.monotonic_ns())
         self._pending.drain(_DRAIN_S)
         if self._recorder.is_on:
             group.destroy()
@@ -203,16 +209,22 @@ class Instrument:
             self._left(name)
         self._recorder.retire()
 
-    def settle(self) -> None:
-        """Write the ends of what is over by now."""
-        self._settle(time.monotonic_ns())
-
-    def _settle(self, now_ns: int) -> None:
+    def _settle(self, now_ns: int, *, is_the_last: bool = False) -> None:
+        """Write the ends of what is over by now, and, as the last, of what nobody can wait for any more."""
         if self._recorder.native is not None:
-            self._recorder.native.settle(now_ns)
+            self._recorder.native.settle(now_ns, is_the_last)
         else:
             torch_waits.settle(threading.get_ident(), now_ns)
+            if self._tensor_waits is not None:
+                self._tensor_waits.end_what_is_dropped(is_the_last=is_the_last)
             self._pending.end_what_is_over(now_ns)
+
+    def _told_of_tensor_waits(self) -> TensorWaits | None:
+        import torch
+
+        if not TensorWaits.are_possible(torch):
+            return None
+        return TensorWaits(torch, torch_waits.taken, self._recorder.fail)
 
     def _unhook(self, name: str, process_group: Any) -> None:
         if self._dispatched is not None:

@@ -8,8 +8,9 @@ The hook sees a Work before the script does, but the Python object it sees is an
 unless it is kept alive, and keeping it would pin its tensors. So the methods that return it are wrapped as well,
 and the Work is watched through a weak reference, from there to its wait.
 
-A call issued from C++ (a functional reduce_scatter) shows no Work in Python: its end is put at the next launch of
-the same thread, as an upper bound too, because by then a script has nearly always waited for it.
+A call issued from C++ shows no Work in Python. One of a functional collective ends with the wait for its result
+(`tensor_waits`); the end of any other is put at the next launch of the same thread, as an upper bound too, because by
+then a script has nearly always waited for it.
 """
 
 from __future__ import annotations
@@ -32,20 +33,23 @@ AT_ONCE_NS = 500_000
 """Whoever waits no longer has not waited (chosen: many times what the call takes, and little of any step)."""
 
 
-class _Open:
-    """A call whose end is to be seen by its wait."""
+class OpenCall:
+    """A call whose end is to be seen by its wait; it is written once."""
 
-    __slots__ = ("_call", "_group", "_recorder")
+    __slots__ = ("_call", "_group", "_is_over", "_recorder")
 
     def __init__(self, recorder: Recorder, group: WatchedGroup, call: Call) -> None:
         self._recorder = recorder
         self._group = group
         self._call = call
+        self._is_over = False
 
     def end(self, flags: int = 0, waited_since_ns: int = 0, end_ns: int = 0) -> None:
+        """Write its end: `end_ns`, or now."""
         end_ns = end_ns or time.monotonic_ns()
-        if not self._recorder.is_on:
+        if self._is_over or not self._recorder.is_on:
             return
+        self._is_over = True
         call, start_ns, waited_ns = self._call, 0, end_ns - waited_since_ns
         if call.direction == layout.RECV:
             start_ns = waited_since_ns
@@ -57,7 +61,7 @@ class _Open:
             self._recorder.fail("the wait for a call", error)
 
 
-_expected: dict[int, _Open] = {}  # by thread: issued, and its Work not yet handed to Python
+_expected: dict[int, OpenCall] = {}  # by thread: issued, and its Work not yet handed to Python
 _watched: dict[int, tuple[weakref.ref[Any], Any]] = {}  # by id of the Work
 
 
@@ -74,7 +78,7 @@ def install(process_group_class: Any, work_class: Any, take: Callable[[], Any]) 
 
 def expect(recorder: Recorder, group: WatchedGroup, call: Call) -> None:
     """The calling thread has issued `call`; its Work is about to be returned."""
-    _expected[threading.get_ident()] = _Open(recorder, group, call)
+    _expected[threading.get_ident()] = OpenCall(recorder, group, call)
 
 
 def settle(thread: int, now_ns: int = 0) -> None:
@@ -91,7 +95,7 @@ def forget() -> None:
     _watched.clear()
 
 
-def taken() -> Any:
+def taken() -> OpenCall | None:
     """What the Python hooks have handed to `expect`."""
     return _expected.pop(threading.get_ident(), None)
 

@@ -15,6 +15,7 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed._functional_collectives import reduce_scatter_tensor
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B
@@ -56,6 +57,18 @@ def point_to_point(rank: int, world: int) -> None:
     operations = [dist.P2POp(dist.isend, t, left), dist.P2POp(dist.irecv, torch.zeros(4), right)]
     for work in dist.batch_isend_irecv(operations):
         work.wait()
+
+
+def functional(world: int) -> list[int]:
+    """When each of two results has been waited for; a third is dropped."""
+    results = [reduce_scatter_tensor(torch.ones(size * world), "sum", 0, dist.group.WORLD) for size in (31, 37)]
+    waited_ns = []
+    for result in results:
+        assert float(result.sum()) == world * result.numel()
+        waited_ns.append(time.monotonic_ns())
+        time.sleep(0.02)
+    reduce_scatter_tensor(torch.ones(41 * world), "sum", 0, dist.group.WORLD)
+    return waited_ns
 
 
 def groups(rank: int) -> None:
@@ -113,6 +126,7 @@ def main() -> None:
     rank, world = dist.get_rank(), dist.get_world_size()
     collectives(rank, world)
     point_to_point(rank, world)
+    waited_ns = functional(world)
     try:
         dist.all_reduce([torch.ones(1)])  # a call that is refused
     except Exception:
@@ -127,7 +141,7 @@ def main() -> None:
     dist.init_process_group("gloo", init_method=f"file://{again}", rank=rank, world_size=world)
     dist.all_reduce(torch.ones(7))
     dist.destroy_process_group()
-    told = {"rank": rank, "pid": os.getpid(), "returned_ns": returned_ns}
+    told = {"rank": rank, "pid": os.getpid(), "returned_ns": returned_ns, "waited_ns": waited_ns}
     os.write(1, (json.dumps(told) + "\n").encode())  # one write: ranks share the pipe
 
 

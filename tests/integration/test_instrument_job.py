@@ -27,10 +27,11 @@ WORLD = (0, 1, 2, 3)
 
 
 class Seen:
-    """The records of a job, by rank; and when, as it says itself, the backward pass of a sharded step has returned."""
+    """The records of a job, by rank; and when, as it says itself, what it had to wait for was there."""
 
     def __init__(self, run_dir: Path) -> None:
-        self.returned_ns: dict[int, list[int]] = {}
+        self.returned_ns: dict[int, list[int]] = {}  # the backward pass of each sharded step
+        self.waited_ns: dict[int, list[int]] = {}  # each result of a functional collective
         self.rings = ring_reader.read_all(run_dir)
         self.records = [record for ring in self.rings for record in ring.records]
         self.groups: dict[bytes, dict[str, object]] = {}
@@ -109,6 +110,7 @@ def seen(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     assert not (run_dir / "notes").exists(), [p.read_text() for p in (run_dir / "notes").iterdir()]
     result = Seen(run_dir)
     result.returned_ns = {rank["rank"]: rank["returned_ns"] for rank in told}
+    result.waited_ns = {rank["rank"]: rank["waited_ns"] for rank in told}
     assert {ring.pid for ring in result.rings} == {rank["pid"] for rank in told}, "only the ranks write rings"
     return result
 
@@ -207,6 +209,17 @@ def test_what_a_step_of_sharded_parameters_scatters_is_over_when_its_backward_pa
         )
         assert len(ends_ns) == len(returned_ns) == 2
         assert all(end_ns < returned for end_ns, returned in zip(ends_ns, returned_ns, strict=True))
+
+
+def test_what_a_functional_collective_scatters_is_over_when_its_result_has_been_waited_for(seen: Seen) -> None:
+    """Whatever has been issued meanwhile, and not with the rank's next call: its own work lies between."""
+    for rank, waited_ns in seen.waited_ns.items():
+        ends_ns = {
+            call.count // len(WORLD): call.end_ns
+            for key, call in seen.calls(COMPLETE).items()
+            if key[1] == rank and OPS[call.op] == "reduce_scatter"
+        }
+        assert ends_ns[31] < waited_ns[0] < ends_ns[37] < waited_ns[1] < ends_ns[41]
 
 
 def test_ranks_of_one_all_reduce_end_after_the_last_one_entered(seen: Seen) -> None:
