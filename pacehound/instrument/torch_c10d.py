@@ -29,8 +29,9 @@ HOOK_ID = 0x5041434548  # "PACEH": two consumers with one id would silently repl
 _DRAIN_S = 0.5
 
 # A gloo thread drops the last call it ran after whoever waited for it goes on, and takes the GIL for that. If the
-# interpreter is ending by then, the process aborts (torch 2.15 alone does so in some runs). Our callbacks stand in
-# that thread's way for a moment, so we give it the time, with the GIL free, to let go.
+# interpreter is ending by then, the process aborts (torch 2.15 alone does so in some runs); if its group is, that waits
+# for the thread with the GIL held, for ever (torch 2.4.1 alone does so in some runs). Our callbacks stand in that
+# thread's way for a moment, so we give it the time, with the GIL free, to let go.
 _LET_GO_S = 0.1
 """For callbacks that wait for the interpreter's lock, which takes microseconds; a call without its peer never ends."""
 
@@ -192,22 +193,31 @@ class Instrument:
         self._groups[group.name] = group, weakref.ref(process_group)
 
     def _left(self, name: Any) -> None:
-        left = self._groups.pop(str(name), None)
-        if left is None:
-            return
-        group, process_group = left
-        if group.is_world and self._recorder.hold is not None:
-            self._recorder.hold.world(is_there=False)
-        self._unhook(group.name, process_group())  # somebody (a DDP module) may hold it until the interpreter has gone
-        self._settle(time.monotonic_ns())
-        self._pending.drain(_DRAIN_S)
-        if self._recorder.is_on:
-            group.destroy()
+        self._leave([str(name)])
 
     def _left_all(self) -> None:
-        for name in list(self._groups):
-            self._left(name)
+        self._leave(list(self._groups))
         self._recorder.retire()
+
+    def _leave(self, names: Sequence[str]) -> None:
+        let_go_s = 0.0
+        for name in names:
+            left = self._groups.pop(name, None)
+            if left is None:
+                continue
+            group, process_group = left
+            if group.is_world and self._recorder.hold is not None:
+                self._recorder.hold.world(is_there=False)
+            # Somebody (a DDP module) may hold it until the interpreter has gone.
+            self._unhook(name, process_group())
+            self._settle(time.monotonic_ns())
+            self._pending.drain(_DRAIN_S)
+            if self._recorder.is_on:
+                group.destroy()
+            if group.ended_by_future and self._recorder.native is None:
+                let_go_s = _LET_GO_S
+        if let_go_s:
+            time.sleep(let_go_s)
 
     def _settle(self, now_ns: int, *, is_the_last: bool = False) -> None:
         """Write the ends of what is over by now, and, as the last, of what nobody can wait for any more."""
