@@ -82,7 +82,8 @@ class Leaving:
 
 
 def _first_line(value: Any) -> str:
+    """The first that says something: torch begins some messages with an empty one."""
     try:
-        return str(value).partition("\n")[0]
+        return next(filter(None, map(str.strip, str(value).splitlines())), "")
     except Exception:  # an exception whose own __str__ fails
         return ""

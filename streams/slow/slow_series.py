@@ -28,7 +28,7 @@ from streams.slow.attribution.records import IterationRecord
 from streams.slow.attribution.shortages import weighed_by_shortages
 from streams.slow.attribution.verdict import Attribution, with_names
 from streams.slow.episode import SlowEpisode, continued, joined
-from streams.slow.long_iterations import lossy, typical_s
+from streams.slow.long_iterations import lossy, may_be_chance, typical_s
 from streams.slow.now_and_then import SlowNowAndThen
 from streams.slow.pace import Pace, newest, pace_s
 from streams.slow.seldom import SlowSeldom
@@ -352,12 +352,25 @@ class SlowSeries:
         slow, quiet = self._compared(onset_step)
         since_ns = 0 if first is None else first.time_ns
         found = attribute(slow, quiet, numbers, observed, since_ns)
-        known = self._now_and_then.culprits or self._seldom.culprits
-        if known and quiet and not (found.culprits or found.links):
-            # Each third iteration makes the job slow, and most are what they were: they go on to be of whom they were.
-            of_long = attribute(lossy(slow, typical_s(quiet)), quiet, numbers, observed, since_ns)
-            found = of_long if of_long.culprits == known else found
+        if quiet and found.kind == "slow" and not (found.culprits or found.links or found.candidates):
+            return self._of_long(slow, quiet, numbers, observed, since_ns) or found
         return found
+
+    def _of_long(
+        self,
+        slow: Sequence[IterationRecord],
+        quiet: Sequence[IterationRecord],
+        numbers: Mapping[TransferKey, int],
+        observed: Observations,
+        since_ns: int,
+    ) -> Attribution | None:
+        """Whose those are in which most of the time is lost, where it is no chance: who is slow by fits is in these."""
+        long = lossy(slow, typical_s(quiet))
+        found = attribute(long, quiet, numbers, observed, since_ns)
+        is_known = found.culprits == (self._now_and_then.culprits or self._seldom.culprits)
+        if found.culprits and (is_known or not may_be_chance(found.culprits, long, quiet, observed.hosts)):
+            return found
+        return None
 
     def _compared(self, onset_step: int) -> tuple[list[IterationRecord], list[IterationRecord]]:
         """The last slow iterations since a step, and the last quiet ones before it."""

@@ -95,7 +95,7 @@ def test_an_exception_leaves_with_the_script_s_own_output_and_exit_code_and_is_n
         ALONE
         + """
     sys.excepthook = lambda *details: print("their hook", details[0].__name__, file=sys.stderr)
-    raise ArithmeticError("the loss is not finite")
+    raise ArithmeticError("\\n  the loss is not finite\\nof stage 3")
     """
     )
     (tmp_path / "run").mkdir()

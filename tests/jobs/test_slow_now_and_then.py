@@ -1,4 +1,4 @@
-"""Single slow steps: of one rank they name it, of all ranks alike they name nobody, and a name outlasts its end."""
+"""Steps that are long by fits: of one rank they name it, of all ranks alike nobody, and a name outlasts its end."""
 
 from __future__ import annotations
 
@@ -59,3 +59,30 @@ def test_who_was_named_stays_named_when_it_is_over() -> None:
     assert said[-1].relief is not None
     assert (said[-1].culprits, said[-1].verdict) == ((1,), "culprit")
     assert said[-1].version == len(said) - 1
+
+
+def by_fits(seed: int, rank: int) -> list[Spike]:
+    """Late by 20 ms in each step since the 100th, and by 120 more in about each third."""
+    drawn = random.Random(seed)
+    return [Spike(ranks=(rank,), step=step, extra_s=0.02 + 0.12 * (drawn.random() < 0.35)) for step in range(100, 250)]
+
+
+@pytest.mark.parametrize("seed", tries(3, deep=40))
+def test_a_rank_that_is_late_in_each_step_and_very_late_by_fits_is_named(seed: int) -> None:
+    """Less than half of the mean in most of them: those in which most of the time is lost tell."""
+    last = said_of(by_fits(seed, rank=2), iterations=250)[-1]
+    assert (last.kind, last.verdict, last.cause, last.culprits) == ("slow", "culprit", "S1", (2,))
+
+
+@pytest.mark.parametrize("mean_s", [0.02, 0.08])
+@pytest.mark.parametrize("seed", tries(3, deep=60))
+def test_ranks_that_become_late_by_fits_all_alike_name_nobody(mean_s: float, seed: int) -> None:
+    drawn = random.Random(seed)
+    spikes = [
+        Spike(ranks=(rank,), step=step, extra_s=mean_s + drawn.expovariate(1 / mean_s))
+        for step in range(100, 250)
+        for rank in range(RANKS)
+    ]
+    said = said_of(spikes, iterations=250)
+    assert any(finding.kind == "slow" for finding in said)
+    assert not any(finding.culprits for finding in said)
