@@ -85,6 +85,11 @@ class SlowSeries:
         """Iterations are slow, and it is known whose delay it is."""
         return self._episode is not None and bool(self._episode.finding.culprits or self._episode.finding.links)
 
+    @property
+    def culprits(self) -> tuple[int, ...]:
+        """Ranks that are named for the slow stretch that is going on."""
+        return () if self._episode is None else self._episode.finding.culprits
+
     def ongoing(self) -> dict[str, float]:
         """The slow stretch that is going on: what it has cost so far."""
         return {self._episode.finding.id: self._excess_s} if self._episode is not None else {}

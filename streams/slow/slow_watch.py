@@ -55,6 +55,11 @@ class SlowWatch(Watch):
         """The last iterations, oldest first."""
         return self._series.records
 
+    @property
+    def culprits(self) -> tuple[int, ...]:
+        """Ranks that are named for the slow stretch that is going on."""
+        return self._series.culprits
+
     def marked(self, records: Sequence[IterationRecord]) -> list[IterationRecord]:
         """Some of them, without ranks that end no steps: what these do is no measure of the others."""
         return [record.of(self._measured.marked) for record in records]

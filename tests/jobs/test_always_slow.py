@@ -122,10 +122,23 @@ def test_it_says_since_when_against_whom_and_at_what_price() -> None:
     assert closed.cost.excess_s == pytest.approx((took_s - quiet_s).sum(), rel=0.2)
 
 
-@pytest.mark.parametrize("from_step", [20, 36])
-def test_a_fault_that_comes_later_is_not_from_the_start(from_step: int) -> None:
+@pytest.mark.parametrize("from_step", [12, 16, 20, 23, 36])
+def test_a_fault_that_comes_later_is_named_once_and_not_from_the_start(from_step: int) -> None:
+    """Also where its level would be learnt: within as many iterations again, from when it began."""
     found = findings(SlowCompute(ranks=(5,), factor=1.6, from_step=from_step), iterations=90)
-    assert {finding.onset.step for finding in found if finding.onset is not None} <= {from_step}
+    assert {finding.culprits for finding in found} == {(5,)}
+    assert len({finding.id for finding in found}) == 1
+    assert {finding.onset.step for finding in found if finding.onset is not None} <= {from_step, from_step + 1}
+    assert found[0].detected is not None
+    assert found[0].detected.step is not None
+    assert found[0].detected.step <= 60
+    assert all("since the first step" not in words for finding in found for words in words_of(finding))
+
+
+def test_who_is_slow_for_long_has_one_finding() -> None:
+    """Of most of the iterations since the first it would be found again, as slow from the start."""
+    found = findings(SlowCompute(ranks=(5,), factor=1.6, from_step=26), iterations=260)
+    assert len({finding.id for finding in found}) == 1
 
 
 def test_what_goes_by_is_relieved() -> None:

@@ -34,8 +34,8 @@ class OwnTimeGrew(Piece, frozen=True, kw_only=True, tag="own_time_grew"):
 class OwnTimeApart(Piece, frozen=True, kw_only=True, tag="own_time_apart"):
     """The own time of an iteration of ranks that were slow from the first step on, and of their peers.
 
-    `hosts` where they are whole hosts; `n_peers` is that of the part with fewest; `rank_s` as in `own_time_grew`, but
-    own times and not their growth.
+    `since_step` where it began a little later; `hosts` where they are whole hosts; `n_peers` is that of the part with
+    fewest; `rank_s` as in `own_time_grew`, but own times and not their growth.
     """
 
     ranks: tuple[Int64, ...]
@@ -45,11 +45,13 @@ class OwnTimeApart(Piece, frozen=True, kw_only=True, tag="own_time_apart"):
     spread_s: float
     hosts: tuple[str, ...] = ()
     rank_s: tuple[tuple[Int64, float], ...] = ()
+    since_step: Int64 | None = None
 
     ABOUT: ClassVar = ("ranks",)
 
     def _sentence(self) -> str:
         who = f"rank{'s' if len(self.ranks) > 1 else ''} {', '.join(map(str, self.ranks))}"
+        since = "the first step seen" if self.since_step is None else f"step {self.since_step}"
         if self.hosts:
             who = f"host{'s' if len(self.hosts) > 1 else ''} {', '.join(self.hosts)} ({who})"
         peers = f"its only peer has {self.peers_s * 1e3:.1f} ms"
@@ -58,7 +60,7 @@ class OwnTimeApart(Piece, frozen=True, kw_only=True, tag="own_time_apart"):
                 f"the median of its {self.n_peers} peers is {self.peers_s * 1e3:.1f} ms, their spread "
                 f"{self.spread_s * 1e3:.1f} ms"
             )
-        return f"{who}: {self.own_s * 1e3:.1f} ms of own time per iteration since the first step seen; {peers}"
+        return f"{who}: {self.own_s * 1e3:.1f} ms of own time per iteration since {since}; {peers}"
 
 
 class OnPath(Piece, frozen=True, kw_only=True, tag="on_path"):

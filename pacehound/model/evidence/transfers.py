@@ -50,7 +50,7 @@ class BothDirections(Piece, frozen=True, kw_only=True, tag="both_directions"):
 class AboveAlike(Piece, frozen=True, kw_only=True, tag="above_alike"):
     """The transfers of a pair of ranks or a communicator beside the median of others of its kind.
 
-    `took_s` of each iteration where that is so since the first step.
+    `took_s` of each iteration where that is so since the first step, or, a little later, since `since_step`.
     """
 
     link: tuple[Int64, Int64] | None
@@ -58,6 +58,7 @@ class AboveAlike(Piece, frozen=True, kw_only=True, tag="above_alike"):
     ratio: float
     n_peers: Int64
     took_s: float | None = None
+    since_step: Int64 | None = None
 
     ABOUT: ClassVar = ("link", "communicator")
 
@@ -67,9 +68,10 @@ class AboveAlike(Piece, frozen=True, kw_only=True, tag="above_alike"):
             what, kind = f"ranks {self.link[0]} and {self.link[1]}", "pairs"
         if self.took_s is None:
             return f"they take {self.ratio:.1f} x the median of {self.n_peers} {kind} of the same kind"
+        since = "the first step seen" if self.since_step is None else f"step {self.since_step}"
         return (
             f"transfers of {what} take {self.ratio:.1f} x the median of {self.n_peers} {kind} of the same kind since "
-            f"the first step seen: {self.took_s * 1e3:.1f} ms of each iteration"
+            f"{since}: {self.took_s * 1e3:.1f} ms of each iteration"
         )
 
 

@@ -1,9 +1,10 @@
-"""Who is slow from the first step on: no quiet time came before, so that ranks and links are held against their peers.
+"""Who is slow from the first steps on: no quiet time came before, so that ranks and links are held against their peers.
 
 Ranks that play the same part (`peers`) do the same work. One whose own time stays above theirs (`standing_apart`), and
 on the critical path lengthens the iterations by `slow.min_change`, is slow; so is a communicator or pair whose
-transfers take longer than those of its kind. What becomes slow later has a quiet time before it, and is for
-`SlowWatch`, whose measurements are used here.
+transfers take longer than those of its kind. What becomes slow while the level is learnt is looked for without the
+first iterations. What becomes slow later has a quiet time before it, and is for `SlowWatch`, whose measurements are
+used here.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from pacehound.model.events import SURENESS, Finding, Instant
 from pacehound.model.evidence.life import Over
 from pacehound.model.identity import event_id
 from streams.rounds.round_columns import TransferKey
-from streams.slow.always.found import AlwaysSlow, typical_step_ns
+from streams.slow.always.found import AlwaysSlow, level_begins, typical_step_ns
 from streams.slow.always.links import slow_links, transfers_ns
 from streams.slow.always.peers import Parts, parts_of
 from streams.slow.always.ranks import slow_ranks
 from streams.slow.attribution.observations import Observations, members_of
 from streams.slow.attribution.records import IterationRecord, columns_of
 from streams.slow.slow_watch import SlowWatch
-from streams.slow.thresholds import LOOKS, PERIODIC_SHARE, PERSISTS, RELIEF_ITERATIONS, RELOOK
+from streams.slow.thresholds import LEARNT_ITERATIONS, LOOKS, PERIODIC_SHARE, PERSISTS, RELIEF_ITERATIONS, RELOOK
 from streams.watching.moment import Iteration, Moment
 from streams.watching.waking import slowness_wakes
 from streams.watching.watch import Said, Watch
@@ -32,10 +33,11 @@ from streams.watching.watch import Said, Watch
 
 @dataclass(frozen=True, slots=True)
 class _SinceStart:
-    """What goes on since the first step."""
+    """What goes on since the first steps, of which so many are left out."""
 
     finding: Finding
     slow: AlwaysSlow
+    skipped: int = 0
 
 
 class AlwaysSlowWatch(Watch):
@@ -101,31 +103,44 @@ class AlwaysSlowWatch(Watch):
             relieved = self._relieved(self._episode, records[-RELIEF_ITERATIONS:], moment)
             return relieved or (self._look_again(self._episode, records, moment) if is_first else [])
         lasted_s = (records[-1].time_ns - self._began.time_ns) / 1e9
-        slow = self._found(records, moment) if lasted_s >= self._min_duration_s else None
-        if slow is None:
+        if lasted_s < self._min_duration_s:
             return []
-        finding = self._finding(slow, records)
-        self._episode = _SinceStart(finding, slow)
-        self._excess_s = slow.cost_ns / 1e9 * len(records)
-        return [finding]
+        for skipped in (0, LEARNT_ITERATIONS):
+            # Of what has a level before it the level is told.
+            is_told = bool(skipped) and bool(self._slow.ongoing(moment.now_ns))
+            slow = None if is_told or len(records) - skipped < LOOKS[0] else self._found(records, skipped, moment)
+            if slow is None or (slow.found.culprits and set(slow.found.culprits) <= set(self._slow.culprits)):
+                continue  # nobody, or it is told since when
+            finding = self._finding(slow, records)
+            self._episode = _SinceStart(finding, slow, skipped)
+            since = -1 if slow.since is None or slow.since.step is None else slow.since.step
+            self._excess_s = slow.cost_ns / 1e9 * sum(record.step >= since for record in records)
+            return [finding]
+        return []
 
-    def _found(self, records: Sequence[IterationRecord], moment: Moment) -> AlwaysSlow | None:
+    def _found(self, records: Sequence[IterationRecord], skipped: int, moment: Moment) -> AlwaysSlow | None:
+        """Who is slow in all but the first `skipped` of them."""
         if len(records) < self._n_iterations:
             return None
-        return always_slow(records, self._slow.keys, self._slow.observed(moment), self._min_change)
+        keys, observed = self._slow.keys, self._slow.observed(moment)
+        slow = always_slow(records[skipped:], keys, observed, self._min_change)
+        if slow is None or not skipped:
+            return slow
+        first = level_begins([record.step_time_s for record in records], skipped, self._min_change)
+        return slow.begun(Instant(step=records[first].step, time_ns=records[first].time_ns)) if first else slow
 
     def _look_again(self, episode: _SinceStart, records: Sequence[IterationRecord], moment: Moment) -> list[Said]:
         """A reading of a network or a machine that has come since may tell more than the first ones."""
         if episode.finding.verdict == "culprit":
             return []
-        slow, said = self._found(records, moment), episode.slow.found
+        slow, said = self._found(records, episode.skipped, moment), episode.slow.found
         if slow is None or SURENESS[slow.found.verdict] <= SURENESS[said.verdict] or slow.found.cause != said.cause:
             return []
         if not (set(said.culprits) <= set(slow.found.culprits) and set(said.links) <= set(slow.found.links)):
             return []
         version = episode.finding.version + 1
         finding = replace(self._finding(slow, records), detected=episode.finding.detected, version=version)
-        self._episode = _SinceStart(finding, slow)
+        self._episode = _SinceStart(finding, slow, episode.skipped)
         return [finding]
 
     def _finding(self, slow: AlwaysSlow, records: Sequence[IterationRecord]) -> Finding:
@@ -144,7 +159,7 @@ class AlwaysSlowWatch(Watch):
             candidates=found.candidates,
             victims=tuple(r for r in last.ranks.tolist() if r not in found.culprits) if found.culprits else (),
             links=found.links,
-            onset=self._began,
+            onset=slow.since or self._began,
             detected=Instant(step=last.step, time_ns=last.time_ns),
             magnitude=magnitude,
             lasting=True,

@@ -1,12 +1,16 @@
-"""What is common to ranks and links that are slow from the first step on."""
+"""What is common to ranks and links that are slow from the first steps on."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import msgspec
 import numpy as np
 
+from pacehound.model.events import Instant
+from pacehound.model.evidence.computing import OwnTimeApart
+from pacehound.model.evidence.transfers import AboveAlike
 from streams.rounds.round_columns import TransferKey
 from streams.slow.attribution.records import IterationRecord
 from streams.slow.attribution.verdict import Attribution
@@ -14,13 +18,24 @@ from streams.slow.attribution.verdict import Attribution
 
 @dataclass(frozen=True, slots=True)
 class AlwaysSlow:
-    """Who is slow from the start, and what an iteration loses by it."""
+    """Who is slow from the start, or since a little later, and what an iteration loses by it."""
 
     found: Attribution
     cost_ns: float
     level_ns: float  # by how much the named ranks, or the transfers, lie above their peers
     keys: tuple[TransferKey, ...] = ()  # the transfers that are slow, and how long they would take
     usual_ns: float = 0.0
+    since: Instant | None = None
+
+    def begun(self, since: Instant) -> AlwaysSlow:
+        """The same since then."""
+        assert since.step is not None
+        step = since.step
+        evidence = [
+            msgspec.structs.replace(piece, since_step=step) if isinstance(piece, OwnTimeApart | AboveAlike) else piece
+            for piece in self.found.evidence
+        ]
+        return replace(self, since=since, found=replace(self.found, evidence=tuple(evidence)))
 
 
 def typical_step_ns(records: Sequence[IterationRecord]) -> float:
@@ -31,3 +46,19 @@ def typical_step_ns(records: Sequence[IterationRecord]) -> float:
 def least_cost_ns(records: Sequence[IterationRecord], min_change: float) -> float:
     """What lengthens an iteration by `min_change`: a share of what it would take without it."""
     return typical_step_ns(records) * min_change / (1.0 + min_change)
+
+
+def level_begins(step_times_s: Sequence[float], latest: int, min_change: float) -> int:
+    """At which of the first `latest` iterations the level of those behind them begins; 0 where it was so before.
+
+    The split of twice as many, without the very first, that leaves the least squares; pauses do not decide.
+
+    >>> level_begins([9.0] + 14 * [1.0] + 85 * [1.4], 24, 0.1), level_begins([9.0] + 99 * [1.4], 24, 0.1)
+    (15, 0)
+    """
+    seen = np.array(step_times_s[1 : 2 * latest])
+    seen = np.minimum(seen, 2.0 * np.median(step_times_s))
+    splits = range(1, min(latest, len(seen)))
+    left = [at * seen[:at].var() + (len(seen) - at) * seen[at:].var() for at in splits]
+    at = splits[int(np.argmin(left))]
+    return at + 1 if seen[at:].mean() >= (1.0 + 0.5 * min_change) * seen[:at].mean() else 0

@@ -23,6 +23,7 @@ from streams.slow.thresholds import (
     PERIODIC_SHARE,
     PERSISTS,
     QUARTERS,
+    WINDOWS,
 )
 from streams.spread import MAD_TO_SIGMA
 
@@ -81,9 +82,9 @@ def bar(n_ranks: int, *, n_values: float) -> float:
     Wallace's approximation.
 
     >>> round(bar(1024, n_values=1e6), 1), round(bar(4, n_values=16), 1)
-    (5.7, 6.9)
+    (5.8, 7.3)
     """
-    normal = -NormalDist().inv_cdf(FALSE_ALARMS / (n_ranks * len(LOOKS)))
+    normal = -NormalDist().inv_cdf(FALSE_ALARMS / (n_ranks * len(LOOKS) * WINDOWS))
     scaled = normal * (8 * n_values + 3) / (8 * n_values + 1)
     return math.sqrt(n_values * math.expm1(scaled**2 / n_values))
 
