@@ -357,25 +357,21 @@ class SlowSeries:
         slow, quiet = self._compared(onset_step)
         since_ns = 0 if first is None else first.time_ns
         found = attribute(slow, quiet, numbers, observed, since_ns)
-        if quiet and found.kind == "slow" and not (found.culprits or found.links or found.candidates):
-            return self._of_long(slow, quiet, numbers, observed, since_ns) or found
-        return found
-
-    def _of_long(
-        self,
-        slow: Sequence[IterationRecord],
-        quiet: Sequence[IterationRecord],
-        numbers: Mapping[TransferKey, int],
-        observed: Observations,
-        since_ns: int,
-    ) -> Attribution | None:
-        """Whose those are in which most of the time is lost, where it is no chance: who is slow by fits is in these."""
-        long = lossy(slow, typical_s(quiet))
-        found = attribute(long, quiet, numbers, observed, since_ns)
-        is_known = found.culprits == (self._now_and_then.culprits or self._seldom.culprits)
-        if found.culprits and (is_known or not may_be_chance(found.culprits, long, quiet, observed.hosts)):
+        if found.culprits or found.links or not quiet:
             return found
-        return None
+        # Each third iteration may make the job slow while most are what they were, or a rank is slow by fits.
+        known = self._now_and_then.culprits or self._seldom.culprits
+        is_open = found.kind == "slow" and not found.candidates
+        if not (known or is_open):
+            return found
+        long = lossy(slow, typical_s(quiet))
+        of_long = attribute(long, quiet, numbers, observed, since_ns)
+        if not of_long.culprits:
+            return found
+        is_theirs = of_long.culprits == known or (
+            is_open and not may_be_chance(of_long.culprits, long, quiet, observed.hosts)
+        )
+        return of_long if is_theirs else found
 
     def _compared(self, onset_step: int) -> tuple[list[IterationRecord], list[IterationRecord]]:
         """The last slow iterations since a step, and the last quiet ones before it."""

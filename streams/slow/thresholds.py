@@ -295,12 +295,9 @@ LOOKS = (30, 40, 50, 60, 70, 80, 90, 100, 125, 150, 175, 200, 250, 300)
 """After so many iterations it is looked who stands apart. Whoever has not by the last of them is not slow from the
 start; what comes later has a quiet time before it (chosen; as many as `slow_watch` keeps)."""
 
-LEARNT_ITERATIONS = 24
-"""What begins within so many has no level before it (derived: `LEARN_ROWS` of `level_thresholds.h`), so that it is
-looked who stands apart without them, too."""
-
-WINDOWS = 2
-"""Stretches that are looked at each time: with those iterations and without."""
+LEFT_OUT = (0, 24)
+"""At each look so many of the first iterations are left out: none, and all within which what begins has no level before
+it (derived: `LEARN_ROWS` of `level_thresholds.h`)."""
 
 FALSE_ALARMS = 1e-4
 """Chance that noise alone makes any rank of a job stand apart at any look. Of 300 clean jobs 0.03 are then called

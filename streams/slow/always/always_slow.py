@@ -25,7 +25,7 @@ from streams.slow.always.ranks import slow_ranks
 from streams.slow.attribution.observations import Observations, members_of
 from streams.slow.attribution.records import IterationRecord, columns_of
 from streams.slow.slow_watch import SlowWatch
-from streams.slow.thresholds import LEARNT_ITERATIONS, LOOKS, PERIODIC_SHARE, PERSISTS, RELIEF_ITERATIONS, RELOOK
+from streams.slow.thresholds import LEFT_OUT, LOOKS, PERIODIC_SHARE, PERSISTS, RELIEF_ITERATIONS, RELOOK
 from streams.watching.moment import Iteration, Moment
 from streams.watching.waking import slowness_wakes
 from streams.watching.watch import Said, Watch
@@ -105,25 +105,24 @@ class AlwaysSlowWatch(Watch):
         lasted_s = (records[-1].time_ns - self._began.time_ns) / 1e9
         if lasted_s < self._min_duration_s:
             return []
-        for skipped in (0, LEARNT_ITERATIONS):
-            # Of what has a level before it the level is told.
-            is_told = bool(skipped) and bool(self._slow.ongoing(moment.now_ns))
-            slow = None if is_told or len(records) - skipped < LOOKS[0] else self._found(records, skipped, moment)
+        observed, is_told = self._slow.observed(moment), bool(self._slow.ongoing(moment.now_ns))
+        for skipped in LEFT_OUT:
+            if skipped and is_told:  # of what has a level before it the level is told
+                break
+            slow = self._found(records, skipped, observed)
             if slow is None or (slow.found.culprits and set(slow.found.culprits) <= set(self._slow.culprits)):
                 continue  # nobody, or it is told since when
-            finding = self._finding(slow, records)
+            finding, began = self._finding(slow, records), slow.since or self._began
             self._episode = _SinceStart(finding, slow, skipped)
-            since = -1 if slow.since is None or slow.since.step is None else slow.since.step
-            self._excess_s = slow.cost_ns / 1e9 * sum(record.step >= since for record in records)
+            self._excess_s = slow.cost_ns / 1e9 * sum(record.time_ns >= began.time_ns for record in records)
             return [finding]
         return []
 
-    def _found(self, records: Sequence[IterationRecord], skipped: int, moment: Moment) -> AlwaysSlow | None:
+    def _found(self, records: Sequence[IterationRecord], skipped: int, observed: Observations) -> AlwaysSlow | None:
         """Who is slow in all but the first `skipped` of them."""
-        if len(records) < self._n_iterations:
+        if len(records) < max(self._n_iterations, skipped + LOOKS[0]):
             return None
-        keys, observed = self._slow.keys, self._slow.observed(moment)
-        slow = always_slow(records[skipped:], keys, observed, self._min_change)
+        slow = always_slow(records[skipped:], self._slow.keys, observed, self._min_change)
         if slow is None or not skipped:
             return slow
         first = level_begins([record.step_time_s for record in records], skipped, self._min_change)
@@ -133,7 +132,7 @@ class AlwaysSlowWatch(Watch):
         """A reading of a network or a machine that has come since may tell more than the first ones."""
         if episode.finding.verdict == "culprit":
             return []
-        slow, said = self._found(records, episode.skipped, moment), episode.slow.found
+        slow, said = self._found(records, episode.skipped, self._slow.observed(moment)), episode.slow.found
         if slow is None or SURENESS[slow.found.verdict] <= SURENESS[said.verdict] or slow.found.cause != said.cause:
             return []
         if not (set(said.culprits) <= set(slow.found.culprits) and set(said.links) <= set(slow.found.links)):
