@@ -299,6 +299,14 @@ LEFT_OUT = (0, 24)
 """At each look so many of the first iterations are left out: none, and all within which what begins has no level before
 it (derived: `LEARN_ROWS` of `level_thresholds.h`)."""
 
+BEFORE = 5
+"""Iterations before a rank without peers became slow, the very first left out, of which fewer tell nothing of what was
+usual (chosen, as ATTRIBUTED_ITERATIONS)."""
+
+BEYOND_MIDDLE = 0.9
+"""Share of them, and of those since, on their side of the middle between the two (chosen: a pause in ten, and of
+independent values one split in a thousand that is so by chance)."""
+
 FALSE_ALARMS = 1e-4
 """Chance that noise alone makes any rank of a job stand apart at any look. Of 300 clean jobs 0.03 are then called
 slow; each of n ranks gets the n-th part of it at each look (chosen)."""

@@ -16,7 +16,7 @@ from bench.always import judge
 from pacehound.model.events import Finding, HostVitals, Incident, Progress, RankProcessors
 from pacehound.model.topology import Layout
 from pacehound.settings import Settings
-from simulator.faults import EveryNth, SlowCompute
+from simulator.faults import EveryNth, RandomPauses, SlowCompute
 from simulator.job import JobSpec, simulate
 from simulator.source import C10D_GLOO, DEVICE_TIMES, LAUNCH_ONLY, UNSEEN_TP
 from simulator.suites.always_slow_jobs import CONDITIONS, FAULTS, SMALL, case_of
@@ -133,6 +133,38 @@ def test_a_fault_that_comes_later_is_named_once_and_not_from_the_start(from_step
     assert found[0].detected.step is not None
     assert found[0].detected.step <= 60
     assert all("since the first step" not in words for finding in found for words in words_of(finding))
+
+
+PIPELINE = {"layout": Layout(pp=4), "micro_batches": 8, "source": C10D_GLOO}
+
+
+@pytest.mark.parametrize("from_step", [8, 14, 23])
+def test_who_has_no_peers_is_held_against_its_own_first_iterations(from_step: int) -> None:
+    (found, *_, last) = findings(
+        SlowCompute(ranks=(2,), factor=1.3, from_step=from_step, to_step=75), iterations=110, **PIPELINE
+    )
+    assert (found.verdict, found.cause, found.culprits, last.id) == ("suspected", "S1", (2,), found.id)
+    assert found.onset is not None
+    assert found.onset.step in (from_step, from_step + 1)
+    assert f"since step {found.onset.step}" in words_of(found)[0]
+    assert any("no other rank does the same work" in words for words in found.unseen)
+    assert last.relief is not None
+    assert last.relief.step is not None
+    assert 73 <= last.relief.step <= 77
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        SlowCompute(ranks=(0, 1, 2, 3), factor=1.4, from_step=12),
+        RandomPauses(probability=0.3, extra_s=0.05, from_step=12),
+        SlowCompute(ranks=(2,), factor=1.3, from_step=12, to_step=46),
+        SlowCompute(ranks=(2,), factor=1.3, from_step=4),
+    ],
+    ids=["all become slow", "all pause at random", "it is over", "too few before it"],
+)
+def test_without_peers_nobody_is_named_for(fault: SlowCompute | RandomPauses) -> None:
+    assert [found for found in findings(fault, iterations=100, **PIPELINE) if found.culprits or found.candidates] == []
 
 
 def test_who_is_slow_for_long_has_one_finding() -> None:

@@ -19,6 +19,7 @@ from pacehound.model.evidence.life import Over
 from pacehound.model.identity import event_id
 from streams.rounds.round_columns import TransferKey
 from streams.slow.always.found import AlwaysSlow, level_begins, typical_step_ns
+from streams.slow.always.grown import grown_ranks
 from streams.slow.always.links import slow_links, transfers_ns
 from streams.slow.always.peers import Parts, parts_of
 from streams.slow.always.ranks import slow_ranks
@@ -122,10 +123,15 @@ class AlwaysSlowWatch(Watch):
         """Who is slow in all but the first `skipped` of them."""
         if len(records) < max(self._n_iterations, skipped + LOOKS[0]):
             return None
-        slow = always_slow(records[skipped:], self._slow.keys, observed, self._min_change)
-        if slow is None or not skipped:
+        keys, min_change = self._slow.keys, self._min_change
+        slow = always_slow(records[skipped:], keys, observed, min_change)
+        if not skipped:
             return slow
-        first = level_begins([record.step_time_s for record in records], skipped, self._min_change)
+        first = level_begins([record.step_time_s for record in records], skipped, min_change)
+        if slow is None and first:
+            slow = grown_ranks(records, first, keys, _parts(records, keys, observed), observed, min_change)
+        if slow is None:
+            return None
         return slow.begun(Instant(step=records[first].step, time_ns=records[first].time_ns)) if first else slow
 
     def _look_again(self, episode: _SinceStart, records: Sequence[IterationRecord], moment: Moment) -> list[Said]:
@@ -183,7 +189,8 @@ class AlwaysSlowWatch(Watch):
                 if at is None:
                     continue
                 peers = [p for p in parts.of_part(int(parts.part[at])) if int(ranks[p]) not in slow.found.culprits]
-                usual_ns = np.median(own[:, peers], axis=1) if peers else own[:, at]
+                before_ns = slow.own_before_ns.get(rank, own[:, at])
+                usual_ns = np.median(own[:, peers], axis=1) if peers else before_ns
                 left_ns = np.maximum(left_ns, np.nan_to_num(own[:, at] - usual_ns))
         is_left = left_ns >= PERSISTS * slow.level_ns
         if len(records) < RELIEF_ITERATIONS or is_left.mean() > 1.0 - PERIODIC_SHARE:

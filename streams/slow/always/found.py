@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import msgspec
 import numpy as np
@@ -26,6 +26,7 @@ class AlwaysSlow:
     keys: tuple[TransferKey, ...] = ()  # the transfers that are slow, and how long they would take
     usual_ns: float = 0.0
     since: Instant | None = None
+    own_before_ns: Mapping[int, float] = field(default_factory=dict)  # of ranks that have no peers to be held against
 
     def begun(self, since: Instant) -> AlwaysSlow:
         """The same since then."""
