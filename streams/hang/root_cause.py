@@ -9,7 +9,7 @@ evidence fits several, nobody is named and they are candidates.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -173,6 +173,15 @@ def _cycle(observed: HangObservations) -> RootCause | None:
         evidence.append(Apart(ranks=minority, by="order of most"))
         unseen = ("what these ranks did one iteration before",)
         return RootCause(verdict="suspected", cause="H2", culprits=minority, evidence=tuple(evidence), unseen=unseen)
+    turned: dict[int, OutOfOrder] = {}
+    if observed.iterations is not None and not diverged:
+        turned = observed.iterations.launched_the_other_way_round(_open(observed, cycle), observed.table.names)
+    if turned and len(turned) < len(cycle):
+        evidence += turned.values()
+        unseen = ("whether their devices have these calls in the order in which their hosts have launched them",)
+        return RootCause(
+            verdict="suspected", cause="H2", culprits=tuple(turned), evidence=tuple(evidence), unseen=unseen
+        )
     unseen = ("which of them left the common order",)
     return RootCause(verdict="unknown", cause="H2", candidates=cycle, evidence=tuple(evidence), unseen=unseen)
 
@@ -394,12 +403,28 @@ def _missing_stack(observed: HangObservations, ranks: Sequence[int]) -> str:
     return "their stacks, and calls of libraries that are not seen"
 
 
+def _open(observed: HangObservations, ranks: Sequence[int]) -> dict[int, dict[tuple[SequenceKey, int], int]]:
+    """By rank, when each call that it has open was launched."""
+    table = observed.table
+    open_ns: dict[int, dict[tuple[SequenceKey, int], int]] = {rank: {} for rank in ranks}
+    for slot, rank, key in _slots_of(observed, ranks):
+        open_ns[rank] |= {(key, call.seq): call.launch_ns for call in table.open_calls(slot)}
+    return open_ns
+
+
 def _launched(observed: HangObservations, ranks: Sequence[int]) -> dict[int, dict[SequenceKey, int]]:
+    """By rank, the last call that it has launched on each sequence."""
     launched: dict[int, dict[SequenceKey, int]] = {rank: {} for rank in ranks}
+    for slot, rank, key in _slots_of(observed, ranks):
+        launched[rank][key] = int(observed.table.column("launched")[slot])
+    return launched
+
+
+def _slots_of(observed: HangObservations, ranks: Sequence[int]) -> Iterator[tuple[int, int, SequenceKey]]:
+    """The slots of some ranks, with the rank and the sequence of each."""
     table = observed.table
     slot_ranks, sequences = table.column("rank"), table.column("sequence")
     for slot in np.flatnonzero(np.isin(slot_ranks, ranks)).tolist():
         sequence = table.sequences[int(sequences[slot])]
-        key: SequenceKey = (sequence.communicator, (sequence.ranks[0], sequence.ranks[1]) if sequence.is_pair else None)
-        launched[int(slot_ranks[slot])][key] = int(table.column("launched")[slot])
-    return launched
+        pair = (sequence.ranks[0], sequence.ranks[1]) if sequence.is_pair else None
+        yield slot, int(slot_ranks[slot]), (sequence.communicator, pair)

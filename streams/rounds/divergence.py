@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -91,6 +92,32 @@ class LastIterations:
                 (skipped, _), (entered, _) = order[made.index(False)], order[last]
                 diverged[rank] = OutOfOrder(rank=rank, entered=_name(entered, names), skipped=_name(skipped, names))
         return diverged
+
+    def launched_the_other_way_round(
+        self, open_ns: Mapping[int, Mapping[tuple[SequenceKey, int], int]], names: Mapping[str, str]
+    ) -> dict[int, OutOfOrder]:
+        """Ranks whose open calls were launched in another order than they were made in one iteration earlier.
+
+        A host that runs ahead of its device has launched both of two calls that it has the wrong way round. `open_ns`
+        holds, by rank, when each open call was launched, by its sequence and number; `names` as in `out_of_order`.
+        """
+        iterations = {
+            sequence: span for sequence in self._sequences() if (span := self._previous_span(sequence)) is not None
+        }
+        turned: dict[int, OutOfOrder] = {}
+        for rank in sorted(open_ns):
+            order = {call: at for at, call in enumerate(self._previous_order(rank, iterations))}
+            launched = [
+                (launch_ns, order[sequence, seq - iterations[sequence][1]], sequence)
+                for (sequence, seq), launch_ns in open_ns[rank].items()
+                if sequence in iterations and (sequence, seq - iterations[sequence][1]) in order
+            ]
+            launched.sort(key=lambda call: call[0])
+            for (_, first_at, entered), (_, then_at, skipped) in pairwise(launched):
+                if then_at < first_at:
+                    turned[rank] = OutOfOrder(rank=rank, entered=_name(entered, names), skipped=_name(skipped, names))
+                    break
+        return turned
 
     def _sequences(self) -> dict[SequenceKey, list[Rounds]]:
         sequences: dict[SequenceKey, list[Rounds]] = {}

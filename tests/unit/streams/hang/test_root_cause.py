@@ -536,6 +536,30 @@ def test_the_rank_whose_order_diverges_from_its_own_is_the_culprit_without_a_maj
     assert "rank 1: it has entered a call on '1' before one on '0' that came" in found.evidence[-2].words
 
 
+@pytest.mark.parametrize(
+    ("before", "named"), [(("left", "world"), (1,)), (("world", "left"), (0,)), ((), ())], ids=["1", "0", "nobody"]
+)
+def test_of_two_hosts_that_have_launched_both_calls_the_one_with_another_order_than_before_is_suspected(before, named):
+    """They run ahead of their devices: how many calls they have launched says nothing of the order."""
+    stage = Stage()
+    for rank, order in ((0, ("left", "world")), (1, ("world", "left"))):
+        for at, name in enumerate(order):
+            stage.at(name, rank, call(7, ns=100 + at), completed=6)
+    for rank in (2, 3):
+        stage.at("right", rank, completed=7)
+        stage.at("world", rank, call(7, ns=101), completed=6)
+    if before:
+        blocks = []
+        for name in ("world", "left"):
+            arrival = np.full((1, len(GROUPS[name])), 10 + 10 * before.index(name))
+            blocks.append(rounds_at(name, GROUPS[name], arrival, arrival + 5, seq=[6], size_bytes=32))
+        began = dict.fromkeys(range(4), 50)
+        stage.iterations = LastIterations(rounds=blocks, begins_ns=began, previous_begins_ns=dict.fromkeys(range(4), 5))
+    found = stage.cause()
+    assert (found.cause, found.culprits, found.candidates) == ("H2", named, () if named else (0, 1))
+    assert found.verdict == ("suspected" if named else "unknown")
+
+
 @pytest.mark.parametrize("waits_at_once", [True, False])
 def test_a_sender_that_left_out_a_send_is_the_culprit_whenever_its_receiver_begins_to_wait(waits_at_once):
     """A stage posts its first receive at the moment in which its iteration begins, or later: both belong to it."""
