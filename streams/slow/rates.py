@@ -8,9 +8,9 @@ profiler plugins have seen; where they have not, NCCL's own trees are assumed, o
 what is found is suspected at most.
 
 Each rank is held against its own earlier rate: a rank that sends to another host is slower than one that sends to
-its neighbour, and always was. Where no earlier rate is known, ranks of one layer are held against each other, and
-what is found is suspected at most. NaN and zero mean that a rank has no part in the network (NVLink): it is never
-the slowest.
+its neighbour, and always was. Where no earlier rate is known, ranks of one layer, or those of a ring that send to other
+hosts, are held against each other, and what is found is suspected at most. NaN and zero mean that a rank has no part in
+the network (NVLink): it is never the slowest.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from pacehound.model.topology import ring_edges
 from streams.rounds.edges import Edge, SeenEdges, assumed_neighbours, hosts_in_order
 from streams.rounds.round_table import RoundTable
 from streams.slow.thinned import Thinned
-from streams.slow.thresholds import DROPPED, MAX_DROPPED_SHARE, RATE_ROUNDS
+from streams.slow.thresholds import DROPPED, FAR_BELOW, MAX_DROPPED_SHARE, RATE_ROUNDS
 
 Float32Array = npt.NDArray[np.float32]
 Float64Array = npt.NDArray[np.float64]
@@ -133,11 +133,12 @@ class RateTracker:
                 edges, assumed = self._assumed(members, name)
             now = _typical(slow)
             beside = [] if has_earlier else self._beside(alike, (op, size_bytes, algorithm), now.shape)
+            is_by_itself = not has_earlier and not beside
             if has_earlier:
                 shares = now / _typical(quiet)
             else:
-                shares = now / _middle(beside) if beside else _share_of_alike(now, edges)
-            found = _edges(len(members), shares, op, name, edges)
+                shares = _share_of_alike(now, edges) if is_by_itself else now / _middle(beside)
+            found = _edges(len(members), shares, op, name, edges, is_by_itself=is_by_itself)
             if found:
                 rates = tuple(
                     EdgeRates(
@@ -204,8 +205,13 @@ def _share_of_alike(rates: Float64Array, edges: frozenset[Edge]) -> Float64Array
     return shares
 
 
-def _edges(n_ranks: int, shares: Float64Array, op: int, algorithm: str, edges: frozenset[Edge]) -> list[Edge]:
-    """Positions of the senders and receivers of slow edges, of those there are."""
+def _edges(
+    n_ranks: int, shares: Float64Array, op: int, algorithm: str, edges: frozenset[Edge], *, is_by_itself: bool
+) -> list[Edge]:
+    """Positions of the senders and receivers of slow edges, of those there are.
+
+    A ring that is held against nothing but its own ranks tells by what is sent: all receive at the pace of the slowest.
+    """
     send, receive = shares
     seen = np.isfinite(send)
     if seen.sum() < 2:
@@ -223,5 +229,7 @@ def _edges(n_ranks: int, shares: Float64Array, op: int, algorithm: str, edges: f
         slow = np.flatnonzero(dropped).tolist()
         of = [(i, j) for at, i in enumerate(slow) for j in slow[at + 1 :]]
         return [(i, j) for i, j in of if op == _ALL_TO_ALL or {(i, j), (j, i)} & edges]
+    if is_by_itself:
+        return [(a, b) for a, b in sorted(edges) if send[a] < FAR_BELOW]
     found = [(a, b) for a, b in sorted(edges) if dropped[a] and receive[b] < DROPPED]
     return found[:1] if n_ranks == 2 else found

@@ -90,6 +90,11 @@ class SlowSeries:
         """Ranks that are named for the slow stretch that is going on."""
         return () if self._episode is None else self._episode.finding.culprits
 
+    @property
+    def links(self) -> tuple[tuple[int, int], ...]:
+        """Links that are."""
+        return () if self._episode is None else self._episode.finding.links
+
     def ongoing(self) -> dict[str, float]:
         """The slow stretch that is going on: what it has cost so far."""
         return {self._episode.finding.id: self._excess_s} if self._episode is not None else {}

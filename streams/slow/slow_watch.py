@@ -12,6 +12,7 @@ from streams.rounds.round_columns import TransferKey
 from streams.rounds.round_table import RoundTable
 from streams.slow.attribution.observations import Observations
 from streams.slow.attribution.records import IterationRecord
+from streams.slow.attribution.verdict import Attribution
 from streams.slow.cycles import SlowCycles, is_of_cycles
 from streams.slow.evidence import SlowEvidence
 from streams.slow.measured_iterations import MeasuredIterations
@@ -55,10 +56,11 @@ class SlowWatch(Watch):
         """The last iterations, oldest first."""
         return self._series.records
 
-    @property
-    def culprits(self) -> tuple[int, ...]:
-        """Ranks that are named for the slow stretch that is going on."""
-        return self._series.culprits
+    def names(self, finding: Attribution) -> bool:
+        """Whether all whom this names, if anybody, are named for the slow stretch that is going on."""
+        is_named = bool(finding.culprits or finding.links)
+        is_known = set(finding.culprits) <= set(self._series.culprits) and set(finding.links) <= set(self._series.links)
+        return is_named and is_known
 
     def marked(self, records: Sequence[IterationRecord]) -> list[IterationRecord]:
         """Some of them, without ranks that end no steps: what these do is no measure of the others."""

@@ -16,7 +16,7 @@ from bench.always import judge
 from pacehound.model.events import Finding, HostVitals, Incident, Progress, RankProcessors
 from pacehound.model.topology import Layout
 from pacehound.settings import Settings
-from simulator.faults import EveryNth, RandomPauses, SlowCompute
+from simulator.faults import EveryNth, RandomPauses, SlowCompute, SlowLink
 from simulator.job import JobSpec, simulate
 from simulator.source import C10D_GLOO, DEVICE_TIMES, LAUNCH_ONLY, UNSEEN_TP
 from simulator.suites.always_slow_jobs import CONDITIONS, FAULTS, SMALL, case_of
@@ -165,6 +165,29 @@ def test_who_has_no_peers_is_held_against_its_own_first_iterations(from_step: in
 )
 def test_without_peers_nobody_is_named_for(fault: SlowCompute | RandomPauses) -> None:
     assert [found for found in findings(fault, iterations=100, **PIPELINE) if found.culprits or found.candidates] == []
+
+
+LONE = {"layout": Layout(dp=4), "ranks_per_host": 1, "source": DEVICE_TIMES}
+
+
+@pytest.mark.parametrize(("from_step", "verdict"), [(0, "suspected"), (12, "suspected"), (40, "culprit")])
+def test_a_slow_link_of_the_only_ring_is_told_by_what_the_others_send(from_step: int, verdict: str) -> None:
+    link = SlowLink(link=(1, 2), bandwidth_factor=0.25, from_step=from_step, to_step=85)
+    (found, *_, last) = findings(link, iterations=120, **LONE)
+    assert (found.verdict, found.cause, found.links, last.id) == (verdict, "S2", ((1, 2),), found.id)
+    assert found.onset is not None
+    assert found.onset.step in (from_step, from_step + 1)
+    assert last.relief is not None
+    assert last.relief.step is not None
+    assert 83 <= last.relief.step <= 87
+    if verdict == "suspected":
+        assert "would if one of its links were as fast as the others" in words_of(found)[0]
+        assert any("was ever as fast" in words for words in found.unseen)
+
+
+def test_a_ring_whose_links_are_alike_has_no_finding() -> None:
+    assert findings(iterations=100, **LONE) == []
+    assert findings(SlowLink(link=(1, 2), bandwidth_factor=0.7, from_step=0), iterations=100, **LONE) == []
 
 
 def test_who_is_slow_for_long_has_one_finding() -> None:

@@ -15,6 +15,7 @@ from pacehound.settings import Settings
 from simulator.faults import HiddenLateness, SlowCompute, SlowLink
 from simulator.job import JobSpec, simulate
 from simulator.source import C10D_GLOO, DEVICE_TIMES, LAUNCH_ONLY, UNSEEN_TP
+from simulator.suites.root_cause_jobs import case_of
 from streams.pipeline import Pipeline
 from tests.fakes.evidence_words import words_of
 
@@ -179,6 +180,26 @@ def test_ranks_that_wait_for_each_other_in_a_library_that_is_not_seen_are_not_ca
     said = found(slow_rank(9), source=UNSEEN_TP, seed=4)
     assert said.verdict != "culprit"
     assert 9 in (*said.culprits, *said.candidates)
+
+
+@pytest.mark.parametrize(
+    ("source", "seed"),
+    [
+        ("unseen library, tp", 50105),
+        ("unseen library, ep", 50034),
+        ("unseen library, ep", 50102),
+        ("unseen library, ep", 88),
+    ],
+    ids=["beside a pair", "all of a ring", "all of a ring, tied", "half of a ring"],
+)
+def test_who_waits_unseen_for_a_slow_link_is_no_part_of_it(source: str, seed: int) -> None:
+    """Their own times grow by what the transfers of others do, or a part of it in most ranks of the communicator."""
+    case = case_of(source, seed)
+    pipeline = Pipeline(Settings())
+    said = [out for event in simulate(case.spec).events() for out in pipeline.on_event(event)]
+    *_, last = [out for out in said if isinstance(out, Finding) and out.kind == "slow"]
+    assert (last.cause, last.culprits) == ("S2", ())
+    assert {frozenset(link) for link in last.links} == {frozenset(link) for link in case.truth.links}
 
 
 def processors(short: int, short_from_s: float, *, n_ranks: int, every_s: int) -> tuple[HostVitals, ...]:

@@ -50,7 +50,8 @@ class BothDirections(Piece, frozen=True, kw_only=True, tag="both_directions"):
 class AboveAlike(Piece, frozen=True, kw_only=True, tag="above_alike"):
     """The transfers of a pair of ranks or a communicator beside the median of others of its kind.
 
-    `took_s` of each iteration where that is so since the first step, or, a little later, since `since_step`.
+    `took_s` of each iteration where that is so since the first step, or, a little later, since `since_step`. Where it
+    is the only one of its kind (`n_peers` 0) they take `ratio` times what its other links would let them.
     """
 
     link: tuple[Int64, Int64] | None
@@ -69,6 +70,11 @@ class AboveAlike(Piece, frozen=True, kw_only=True, tag="above_alike"):
         if self.took_s is None:
             return f"they take {self.ratio:.1f} x the median of {self.n_peers} {kind} of the same kind"
         since = "the first step seen" if self.since_step is None else f"step {self.since_step}"
+        if not self.n_peers:
+            return (
+                f"transfers of {what} take {self.took_s * 1e3:.1f} ms of each iteration since {since}: up to "
+                f"{self.ratio:.1f} x what they would if one of its links were as fast as the others"
+            )
         return (
             f"transfers of {what} take {self.ratio:.1f} x the median of {self.n_peers} {kind} of the same kind since "
             f"{since}: {self.took_s * 1e3:.1f} ms of each iteration"

@@ -111,7 +111,7 @@ class AlwaysSlowWatch(Watch):
             if skipped and is_told:  # of what has a level before it the level is told
                 break
             slow = self._found(records, skipped, observed)
-            if slow is None or (slow.found.culprits and set(slow.found.culprits) <= set(self._slow.culprits)):
+            if slow is None or self._slow.names(slow.found):
                 continue  # nobody, or it is told since when
             finding, began = self._finding(slow, records), slow.since or self._began
             self._episode = _SinceStart(finding, slow, skipped)

@@ -8,13 +8,13 @@ from typing import Literal
 
 import numpy as np
 
-from pacehound.model.evidence.transfers import AboveAlike
+from pacehound.model.evidence.transfers import AboveAlike, EdgeRates
 from streams.rounds.round_columns import TransferKey
 from streams.slow.always.found import AlwaysSlow, least_cost_ns
 from streams.slow.always.peers import Parts
 from streams.slow.attribution.growth import Growth
 from streams.slow.attribution.links import slow_transfers
-from streams.slow.attribution.observations import Observations
+from streams.slow.attribution.observations import Observations, members_of
 from streams.slow.attribution.records import Float64Array, IterationRecord
 from streams.slow.attribution.verdict import Attribution
 from streams.slow.groups import GroupTransfer, outliers
@@ -28,7 +28,7 @@ class _Apart:
     keys: tuple[TransferKey, ...]
     took_ns: Float64Array  # in each iteration
     usual_ns: float  # what those of its kind take
-    n_peers: int
+    n_peers: int  # none: it is held against what its other links would let it take
 
     @property
     def ratio(self) -> float:
@@ -68,7 +68,11 @@ def slow_links(
 ) -> AlwaysSlow | None:
     """The one that lengthens the iterations most, by `min_change` at least; nothing where there is none."""
     took_ns = transfers_ns(records, len(keys))
-    apart = [*_slow_communicators(took_ns, keys, observed), *_slow_pairs(took_ns, keys, parts, observed)]
+    apart = [
+        *_slow_communicators(took_ns, keys, observed),
+        *_lone_communicators(took_ns, keys, observed),
+        *_slow_pairs(took_ns, keys, parts, observed),
+    ]
     costs = [
         (float(np.median(one.charged_ns(records))) * one.share, str(one.keys), one) for one in apart if one.lasts()
     ]
@@ -84,6 +88,7 @@ def slow_links(
     named = slow_transfers(records, growth, keys, since_start, onset_ns=0)
     if named is None:
         return None
+    never = () if worst.n_peers else ("whether that link was ever as fast as the others: nothing came before",)
     is_sure = named.is_sure and worst.n_peers >= MIN_PEERS_OF_CULPRIT
     verdict: Literal["culprit", "suspected"] = "culprit" if is_sure else "suspected"
     found = Attribution(
@@ -93,7 +98,7 @@ def slow_links(
         candidates=() if named.links else named.candidates,
         links=named.links,
         evidence=(_apart(worst, observed), *named.evidence[1:]),
-        unseen=named.unseen,
+        unseen=(*named.unseen, *never),
     )
     return AlwaysSlow(found, cost_ns, worst.usual_ns * (worst.ratio - 1.0), worst.keys, worst.usual_ns)
 
@@ -129,11 +134,13 @@ def _apart(slow: _Apart, observed: Observations) -> AboveAlike:
 
 
 def _alike(communicator: str, observed: Observations) -> list[str]:
-    """Other communicators whose ranks lie as far apart as its own."""
+    """Communicators of other ranks that lie as far apart as its own."""
     shapes = {
         name: tuple(rank - members[0] for rank in members) for name, (_, members) in observed.communicators.items()
     }
-    return [name for name, shape in sorted(shapes.items()) if name != communicator and shape == shapes[communicator]]
+    own, own_members = shapes[communicator], observed.communicators[communicator][1]
+    others = [name for name, (_, members) in sorted(observed.communicators.items()) if members != own_members]
+    return [name for name in others if shapes[name] == own]
 
 
 def _slow_communicators(
@@ -146,6 +153,32 @@ def _slow_communicators(
             usual_ns = float(np.median(np.median(took_ns[:, alike], axis=0)))
             own_ns = took_ns[:, keys[outlier.communicator]]
             yield _Apart((outlier.communicator,), own_ns, max(usual_ns, 1.0), outlier.peers)
+
+
+def _lone_communicators(
+    took_ns: Float64Array, keys: Mapping[TransferKey, int], observed: Observations
+) -> Iterator[_Apart]:
+    """Those without others of their kind, of which one link is far slower than the others: all wait for it."""
+    for name in keys:
+        if isinstance(name, tuple) or any(other in keys for other in _alike(name, observed)):
+            continue
+        pace, own_ns = _pace_of_slowest_link(name, observed), took_ns[:, keys[name]]
+        # What was counted of the link may be of any part of the time: the slowest one is so by the link.
+        slowest_ns = max(float(np.median(quarter)) for quarter in np.array_split(own_ns, QUARTERS))
+        if pace is not None and slowest_ns > 0.0:
+            yield _Apart((name,), own_ns, pace * slowest_ns, n_peers=0)
+
+
+def _pace_of_slowest_link(communicator: str, observed: Observations) -> float | None:
+    """At what share of the others' rate it sends; nothing where no link stands apart."""
+    edges = observed.uneven_edges(communicator, ())
+    if edges is not None:
+        return min(rate.send_share for rate in edges.evidence if isinstance(rate, EdgeRates))
+    connections = observed.connections(members_of(communicator, observed), 0)
+    if connections:
+        slowest = connections[0].connection
+        return slowest.bytes_per_s / slowest.peers_bytes_per_s
+    return None
 
 
 def _slow_pairs(

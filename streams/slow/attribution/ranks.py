@@ -23,7 +23,7 @@ from streams.slow.attribution.records import (
     level_of,
     lost_shares,
 )
-from streams.slow.attribution.ties import tied_ranks
+from streams.slow.attribution.ties import tied_ranks, waits_for_transfers
 from streams.slow.attribution.verdict import Attribution, most_culprits
 from streams.slow.attribution.work import follows_bytes
 from streams.slow.thresholds import (
@@ -78,6 +78,12 @@ def slow_ranks(
         columns, quiet_columns
     )
     chosen = chosen[is_persistent & ~follows & stands_out]
+    chosen = chosen[~waits_for_transfers(slow, growth, chosen, keys, observed)]
+    if named is not None:
+        # A smaller part that half of a communicator's ranks have is what the transfer does to them.
+        smaller = apart[chosen] < MIN_EXPLAINED * growth.total
+        if smaller.sum() > 1 and 2 * smaller.sum() >= len(named.candidates):
+            chosen = chosen[~smaller]
     if not len(chosen):
         if follows.any():
             return Attribution("slow", "unknown", None, evidence=(NobodyApart(growth="follows bytes"),))

@@ -63,6 +63,40 @@ def tied_ranks(
     return tuple(ranks[chosen[is_tied.any(axis=1)]].tolist())
 
 
+def waits_for_transfers(
+    slow: Sequence[IterationRecord],
+    growth: Growth,
+    chosen: Int64Array,
+    keys: Mapping[TransferKey, int],
+    observed: Observations,
+) -> npt.NDArray[np.bool_]:
+    """Which of the chosen ranks seem to wait, in calls that are not seen, for others whose transfers take longer.
+
+    Their own times have grown by as much as a communicator's or a pair's transfers to which they do not belong, and go
+    up and down with these. Shape `(n_chosen,)`.
+    """
+    waits = np.zeros(len(chosen), np.bool_)
+    ranks, grown = growth.ranks[chosen], growth.own[chosen]
+    if not len(chosen) or not len(keys):
+        return waits
+    own = columns_of(slow, "own_ns", ranks)
+    own[lost_columns(slow, ranks) > 0] = np.nan
+    names = list(keys)
+    for number in np.flatnonzero(growth.transfer >= (1.0 - SIMILAR_GROWTH) * grown.min()).tolist():
+        transfer = growth.transfer[number]
+        is_similar = np.abs(grown - transfer) <= SIMILAR_GROWTH * np.maximum(grown, transfer)
+        others = ~np.isin(ranks, members_of(names[number], observed))
+        took_ns = np.array([r.transfer_ns[number] if number < len(r.transfer_ns) else 0.0 for r in slow], np.float64)
+        for at in np.flatnonzero(is_similar & others & ~waits).tolist():
+            seen = np.isfinite(own[:, at])
+            moves = _without_outliers(
+                np.stack([column - np.median(column) for column in (own[seen, at], took_ns[seen])], axis=1)
+            )
+            together, n_both = _correlation(moves)
+            waits[at] = n_both[0, 1] < MIN_TOGETHER or together[0, 1] >= TIED
+    return waits
+
+
 def _never_meet(
     of: Sequence[int], growth: Growth, keys: Mapping[TransferKey, int], observed: Observations, step_time_s: float
 ) -> npt.NDArray[np.bool_]:

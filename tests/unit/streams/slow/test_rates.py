@@ -176,3 +176,12 @@ def test_without_a_time_before_a_ring_is_held_against_others_like_it() -> None:
     assert not found.is_sure
     assert links(tracked.uneven_edges("a", ["b", "c"])) == ()
     assert tracked.uneven_edges("c", []) is None
+
+
+def test_without_others_a_ring_from_the_start_is_told_by_who_sends_far_more_slowly_than_the_rest() -> None:
+    """All receive at the pace of the slowest, so that what is received tells nothing."""
+    for share, named in ((0.2, ((2, 3),)), (0.6, ())):
+        found = tracker([(1.0, 1.0)] * 6, ring(2, share=share), n_quiet=0).uneven_edges("c", [])
+        assert links(found) == named
+        assert found is None or not found.is_sure
+    assert tracker([(1.0, 1.0)] * 6, [(1.0, 0.2)] * 6, n_quiet=0).uneven_edges("c", []) is None
