@@ -28,6 +28,7 @@ from pacehound.model.evidence.waiting import (
 )
 from streams.hang.mismatch import mismatch
 from streams.hang.observations import HangObservations, RootCause
+from streams.hang.rank_progress import CallSequence
 from streams.hang.stuck_links import stuck_link
 from streams.hang.thresholds import MIN_LACK
 from streams.hang.wait_graph import StuckCall, launch_graph, wait_graph
@@ -173,17 +174,29 @@ def _cycle(observed: HangObservations) -> RootCause | None:
         evidence.append(Apart(ranks=minority, by="order of most"))
         unseen = ("what these ranks did one iteration before",)
         return RootCause(verdict="suspected", cause="H2", culprits=minority, evidence=tuple(evidence), unseen=unseen)
-    turned: dict[int, OutOfOrder] = {}
-    if observed.iterations is not None and not diverged:
-        turned = observed.iterations.launched_the_other_way_round(_open(observed, cycle), observed.table.names)
-    if turned and len(turned) < len(cycle):
-        evidence += turned.values()
-        unseen = ("whether their devices have these calls in the order in which their hosts have launched them",)
-        return RootCause(
-            verdict="suspected", cause="H2", culprits=tuple(turned), evidence=tuple(evidence), unseen=unseen
-        )
+    if observed.iterations is not None and not diverged and (found := _unlike_before(observed, cycle)) is not None:
+        return replace(found, evidence=(*evidence, *found.evidence))
     unseen = ("which of them left the common order",)
     return RootCause(verdict="unknown", cause="H2", candidates=cycle, evidence=tuple(evidence), unseen=unseen)
+
+
+def _unlike_before(observed: HangObservations, cycle: Sequence[int]) -> RootCause | None:
+    """Of ranks that wait for each other, those who do not call what they called one iteration before.
+
+    They have launched their calls in another order, or stand in one that nobody made then.
+    """
+    assert observed.iterations is not None
+    turned = observed.iterations.launched_the_other_way_round(_open(observed, cycle), observed.table.names)
+    if turned and len(turned) < len(cycle):
+        unseen = ("whether their devices have these calls in the order in which their hosts have launched them",)
+        evidence = tuple(turned.values())
+        return RootCause(verdict="suspected", cause="H2", culprits=tuple(turned), evidence=evidence, unseen=unseen)
+    strange = observed.iterations.newly_called(_standing(observed, cycle))
+    if strange and len(strange) < len(cycle):
+        unseen = ("whether that call is one that comes seldom, and the others are late for it",)
+        own_past = (Apart(ranks=strange, by="own past"),)
+        return RootCause(verdict="suspected", cause="H2", culprits=strange, evidence=own_past, unseen=unseen)
+    return None
 
 
 def _without_sends(observed: HangObservations) -> RootCause | None:
@@ -302,7 +315,7 @@ def _launched_less(observed: HangObservations) -> RootCause | None:
     if not lacks:
         return None
     most = max(lacks.values())
-    named = tuple(rank for rank in sorted(lacks) if lacks[rank] >= MIN_LACK * most)
+    named = tuple(rank for rank in sorted(lacks) if lacks[rank] > MIN_LACK * most)
     others = tuple(rank for rank in sorted(lacks) if rank not in named)
     host_reports = observed.host_reports
     evidence: list[Evidence] = [LaunchedFewer(rank=rank, n_calls=lacks[rank]) for rank in named[:SHOWN]]
@@ -420,11 +433,19 @@ def _launched(observed: HangObservations, ranks: Sequence[int]) -> dict[int, dic
     return launched
 
 
+def _standing(observed: HangObservations, ranks: Sequence[int]) -> dict[int, SequenceKey]:
+    """By rank, the sequence of the call in which it stands."""
+    sequences, graph = observed.table.sequences, observed.graph
+    return {rank: _key(sequences[graph.call(graph.stands_in(rank)).sequence]) for rank in ranks}
+
+
+def _key(sequence: CallSequence) -> SequenceKey:
+    return sequence.communicator, (sequence.ranks[0], sequence.ranks[1]) if sequence.is_pair else None
+
+
 def _slots_of(observed: HangObservations, ranks: Sequence[int]) -> Iterator[tuple[int, int, SequenceKey]]:
     """The slots of some ranks, with the rank and the sequence of each."""
     table = observed.table
     slot_ranks, sequences = table.column("rank"), table.column("sequence")
     for slot in np.flatnonzero(np.isin(slot_ranks, ranks)).tolist():
-        sequence = table.sequences[int(sequences[slot])]
-        pair = (sequence.ranks[0], sequence.ranks[1]) if sequence.is_pair else None
-        yield slot, int(slot_ranks[slot]), (sequence.communicator, pair)
+        yield slot, int(slot_ranks[slot]), _key(table.sequences[int(sequences[slot])])

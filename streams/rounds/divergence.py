@@ -119,6 +119,14 @@ class LastIterations:
                     break
         return turned
 
+    def newly_called(self, standing: Mapping[int, SequenceKey]) -> tuple[int, ...]:
+        """Ranks that stand in a sequence of calls on which nobody made one in the iteration before.
+
+        `standing` holds the sequence of the call in which each rank stands.
+        """
+        known = {sequence for sequence in self._sequences() if self._previous_span(sequence) is not None}
+        return tuple(rank for rank in sorted(standing) if known and standing[rank] not in known)
+
     def _sequences(self) -> dict[SequenceKey, list[Rounds]]:
         sequences: dict[SequenceKey, list[Rounds]] = {}
         for block in self.rounds:

@@ -72,8 +72,8 @@ class AboveAlike(Piece, frozen=True, kw_only=True, tag="above_alike"):
         since = "the first step seen" if self.since_step is None else f"step {self.since_step}"
         if not self.n_peers:
             return (
-                f"transfers of {what} take {self.took_s * 1e3:.1f} ms of each iteration since {since}: up to "
-                f"{self.ratio:.1f} x what they would if one of its links were as fast as the others"
+                f"transfers of {what} take {self.took_s * 1e3:.1f} ms of each iteration since {since}, and one of its "
+                "links is far slower than the others"
             )
         return (
             f"transfers of {what} take {self.ratio:.1f} x the median of {self.n_peers} {kind} of the same kind since "

@@ -76,23 +76,26 @@ def waits_for_transfers(
     up and down with these. Shape `(n_chosen,)`.
     """
     waits = np.zeros(len(chosen), np.bool_)
-    ranks, grown = growth.ranks[chosen], growth.own[chosen]
     if not len(chosen) or not len(keys):
         return waits
+    ranks = growth.ranks[chosen]
     own = columns_of(slow, "own_ns", ranks)
     own[lost_columns(slow, ranks) > 0] = np.nan
+    # Of typical iterations: a lost call makes one transfer shorter, and the own time of who waits for it longer.
+    is_whole = np.isfinite(own)
+    grown = np.where(is_whole.any(axis=0), _median(own, axis=0)[0] - growth.quiet_own[chosen], growth.own[chosen])
     names = list(keys)
-    for number in np.flatnonzero(growth.transfer >= (1.0 - SIMILAR_GROWTH) * grown.min()).tolist():
-        transfer = growth.transfer[number]
+    for number in np.flatnonzero(growth.transfer >= 0.5 * growth.own[chosen].min()).tolist():
+        took_ns = np.array([r.transfer_ns[number] if number < len(r.transfer_ns) else 0.0 for r in slow], np.float64)
+        transfer = float(np.median(took_ns)) - float(growth.quiet_transfer[number])
         is_similar = np.abs(grown - transfer) <= SIMILAR_GROWTH * np.maximum(grown, transfer)
         others = ~np.isin(ranks, members_of(names[number], observed))
-        took_ns = np.array([r.transfer_ns[number] if number < len(r.transfer_ns) else 0.0 for r in slow], np.float64)
         for at in np.flatnonzero(is_similar & others & ~waits).tolist():
-            seen = np.isfinite(own[:, at])
-            moves = _without_outliers(
-                np.stack([column - np.median(column) for column in (own[seen, at], took_ns[seen])], axis=1)
-            )
-            together, n_both = _correlation(moves)
+            columns = np.stack([own[:, at], took_ns], axis=1)[is_whole[:, at]]
+            if len(columns) < MIN_TOGETHER:
+                waits[at] = True
+                continue
+            together, n_both = _correlation(_without_outliers(columns - np.median(columns, axis=0)))
             waits[at] = n_both[0, 1] < MIN_TOGETHER or together[0, 1] >= TIED
     return waits
 

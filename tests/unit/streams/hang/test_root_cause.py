@@ -560,6 +560,21 @@ def test_of_two_hosts_that_have_launched_both_calls_the_one_with_another_order_t
     assert found.verdict == ("suspected" if named else "unknown")
 
 
+def test_of_two_that_wait_to_receive_from_each_other_the_one_that_never_did_is_suspected():
+    stage = Stage(world_size=2, groups={"world": (0, 1), "stages": (0, 1)})
+    for rank, peer in ((0, 1), (1, 0)):
+        stage.at("stages", rank, call(7, "recv", ns=60, peer=peer, direction="recv"))
+    stage.iterations = LastIterations(
+        rounds=[rounds_at("stages", (0, 1), np.array([[20, 25]]), np.array([[26, 27]]), seq=[6], is_pair=True)],
+        begins_ns={0: 50, 1: 50},
+        previous_begins_ns={0: 5, 1: 5},
+    )
+    found = stage.cause()
+    assert (found.verdict, found.cause, found.culprits) == ("suspected", "H2", (0,))
+    stage.iterations = None
+    assert (stage.cause().verdict, stage.cause().candidates) == ("unknown", (0, 1))
+
+
 @pytest.mark.parametrize("waits_at_once", [True, False])
 def test_a_sender_that_left_out_a_send_is_the_culprit_whenever_its_receiver_begins_to_wait(waits_at_once):
     """A stage posts its first receive at the moment in which its iteration begins, or later: both belong to it."""
