@@ -779,6 +779,13 @@ def test_launches_alone_suspect_who_stopped_first_and_not_whom_it_stopped():
     assert stage.cause().verdict == "unknown"
 
 
+def test_who_lacks_half_as_many_launches_may_have_been_stopped_by_who_lacks_most():
+    stage = Stage()
+    for group, rank, launched in (("left", 0, 30), ("left", 1, 20), ("even", 0, 30), ("even", 2, 10)):
+        stage.at(group, rank, launched=launched, sees_completion=False)
+    assert (stage.cause().verdict, stage.cause().culprits, stage.cause().candidates) == ("suspected", (2,), (1,))
+
+
 @examples(30)
 @given(
     st.integers(2, 12).flatmap(

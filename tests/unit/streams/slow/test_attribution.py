@@ -98,6 +98,26 @@ def test_ranks_whose_own_time_grew_are_culprits_of_computation(culprits: tuple[i
     assert (said.verdict, said.cause, said.culprits, said.links) == ("culprit", "S1", culprits, ())
 
 
+@pytest.mark.parametrize(
+    ("waits", "lost", "said"),
+    [(True, 0.0, ("S2", ())), (False, 0.0, ("S1", (5,))), (True, 0.1, ("S2", ()))],
+    ids=["moves with it", "moves by itself", "no whole iteration"],
+)
+def test_whose_own_time_grows_and_moves_as_others_transfers_do_waits_for_them(
+    waits: bool, lost: float, said: tuple[str, tuple[int, ...]]
+) -> None:
+    """In calls that are not seen; a rank of the slow pair itself is another matter."""
+    slow, rng = [], np.random.default_rng(2)
+    for record in records(20, first=100, own={5: 45.0}, transfers={(0, 8): 42.0}):
+        own_ns, transfer_ns = record.own_ns.copy(), record.transfer_ns.copy()
+        transfer_ns[KEYS[0, 8]] += (moves_ns := 3 * MS * rng.standard_normal())
+        own_ns[5] += moves_ns if waits else 3 * MS * rng.standard_normal()
+        lost_share = np.where(RANKS == 5, lost, 0.0).astype(np.float32)
+        slow.append(replace(record, own_ns=own_ns, own_most_ns=own_ns, transfer_ns=transfer_ns, lost_share=lost_share))
+    found = answer(slow, records(60), KEYS, OBSERVED)
+    assert (found.cause, found.culprits) == said
+
+
 def test_a_communicator_of_two_has_one_link_which_is_suspected_until_something_of_the_link_itself_tells() -> None:
     said = found(transfers={"two": 30.0})
     assert (said.verdict, said.cause, said.culprits, said.links) == ("suspected", "S2", (), ((1, 13),))
@@ -120,6 +140,14 @@ def test_two_ranks_of_one_host_have_no_network_between_them() -> None:
     assert (said.verdict, said.links) == ("suspected", ((1, 13),)), "other pairs of the machine are as quick as before"
     rates = replace(together, slow_edges=lambda _name, _since: SlowEdges(((1, 13),), is_sure=True, evidence=()))
     assert found(rates, transfers={"two": 30.0}).links == ((1, 13),)
+
+
+def test_a_smaller_part_that_most_ranks_of_a_slow_communicator_have_is_what_the_transfer_does_to_them() -> None:
+    edge = SlowEdges(((2, 4),), is_sure=True, evidence=(SENDS_SLOWLY,))
+    rates = replace(OBSERVED, slow_edges=lambda _name, _since: edge)
+    for ranks, said in (((2,), ("S3", (2,))), ((0, 2, 4, 6), ("S2", ())), ((2, 4), ("S2", ()))):
+        found_ = found(rates, own=dict.fromkeys(ranks, 15.0), transfers={"dp": 50.0})
+        assert (found_.cause, found_.culprits, found_.links) == (*said, ((2, 4),))
 
 
 def test_a_pair_that_is_slow_in_both_directions_is_named_and_in_one_direction_suspected() -> None:
