@@ -253,10 +253,16 @@ def _joint(observed: HangObservations) -> RootCause | None:
     ]
     idle_devices = _not_begun(observed, calls)
     if idle_devices:
-        idle = Apart(ranks=idle_devices, by="device not begun")
-        unseen = ("what occupies these devices",)
+        evidence.append(Apart(ranks=idle_devices, by="device not begun"))
+        unseen: tuple[str, ...] = ("what occupies these devices",)
+        name = _communicator_of(observed, idle_devices)
+        if name is None:
+            return RootCause(
+                verdict="suspected", cause="H1", culprits=idle_devices, evidence=tuple(evidence), unseen=unseen
+            )
+        unseen = (*unseen, f"whether they, all ranks of {name!r}, wait for each other in calls that are not seen")
         return RootCause(
-            verdict="suspected", cause="H1", culprits=idle_devices, evidence=(*evidence, idle), unseen=unseen
+            verdict="unknown", cause=None, candidates=idle_devices, evidence=tuple(evidence), unseen=unseen
         )
     links: list[tuple[int, int]] = []
     for call in calls:
@@ -266,8 +272,11 @@ def _joint(observed: HangObservations) -> RootCause | None:
         if why is not None:
             evidence.append(why)
     everybody = tuple(sorted({rank for call in calls for rank in call.standing}))
+    unique = tuple(sorted(set(links)))
+    if len(unique) > 1 and all(_is_within_a_host(link, observed) for link in unique):
+        unseen = ("what they wait for in calls that are not seen: links within a host do not fail together",)
+        return RootCause(verdict="unknown", cause=None, candidates=everybody, evidence=tuple(evidence), unseen=unseen)
     if links and len(links) == len(calls):
-        unique = tuple(sorted(set(links)))
         tags = () if collectives else ("tags: a send and a receive of different tags do not meet",)
         return RootCause(
             verdict="suspected",
@@ -290,6 +299,19 @@ def _joint(observed: HangObservations) -> RootCause | None:
         evidence=tuple(evidence),
         unseen=("send and receive counts that single out a link",),
     )
+
+
+def _is_within_a_host(link: tuple[int, int], observed: HangObservations) -> bool:
+    host = observed.host_reports.host_of.get(link[0])
+    return host is not None and observed.host_reports.host_of.get(link[1]) == host
+
+
+def _communicator_of(observed: HangObservations, ranks: tuple[int, ...]) -> str | None:
+    """The name of a communicator that has these ranks and no others, of more than one."""
+    if len(ranks) < 2:
+        return None
+    of_them = [one.communicator for one in observed.table.sequences if not one.is_pair and set(one.ranks) == set(ranks)]
+    return observed.table.names.get(of_them[0], of_them[0]) if of_them else None
 
 
 def _not_begun(observed: HangObservations, calls: Sequence[StuckCall]) -> tuple[int, ...]:

@@ -256,6 +256,26 @@ def test_a_device_that_has_not_begun_what_the_others_have_is_suspected(begun, na
     assert (found.culprits, found.verdict) == (named, "suspected" if named else "unknown")
 
 
+def test_devices_that_have_not_begun_and_are_all_of_a_communicator_may_wait_for_each_other_unseen():
+    stage = Stage(world_size=8, groups={"world": tuple(range(8)), "left": (0, 1)})
+    for rank in range(8):
+        stage.at("world", rank, call(7, has_started=rank not in (0, 1)), completed=6)
+    found = stage.cause()
+    assert (found.verdict, found.culprits, found.candidates) == ("unknown", (), (0, 1))
+    assert "all ranks of 'left', wait for each other" in found.unseen[-1]
+
+
+@pytest.mark.parametrize(("hosts", "verdict"), [({}, "suspected"), (dict.fromkeys(range(4), "h0"), "unknown")])
+def test_several_links_within_a_host_do_not_fail_together(hosts, verdict):
+    stage = Stage()
+    stage.host_reports.host_of |= hosts
+    for group in ("left", "right"):
+        for rank in stage.groups[group]:
+            stage.at(group, rank, call(7), completed=6)
+    found = stage.cause()
+    assert (found.verdict, found.links) == (verdict, ((0, 1), (2, 3)) if verdict == "suspected" else ())
+
+
 def test_two_ranks_in_a_call_that_does_not_move_have_one_link_between_them():
     stage = Stage()
     stage.at("left", 0, call(7), completed=6)
