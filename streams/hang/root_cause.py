@@ -260,7 +260,7 @@ def _joint(observed: HangObservations) -> RootCause | None:
             return RootCause(
                 verdict="suspected", cause="H1", culprits=idle_devices, evidence=tuple(evidence), unseen=unseen
             )
-        unseen = (*unseen, f"whether they, all ranks of {name!r}, wait for each other in calls that are not seen")
+        unseen = (*unseen, f"whether they, ranks of {name!r}, wait for each other in calls that are not seen")
         return RootCause(
             verdict="unknown", cause=None, candidates=idle_devices, evidence=tuple(evidence), unseen=unseen
         )
@@ -307,11 +307,17 @@ def _is_within_a_host(link: tuple[int, int], observed: HangObservations) -> bool
 
 
 def _communicator_of(observed: HangObservations, ranks: tuple[int, ...]) -> str | None:
-    """The name of a communicator that has these ranks and no others, of more than one."""
-    if len(ranks) < 2:
+    """The name of a communicator that has these ranks and no others; of three and more, and others, but not all."""
+    n_all, asked = len(set(observed.table.column("rank").tolist())), set(ranks)
+    of_them = [
+        (len(one.ranks), one.communicator)
+        for one in observed.table.sequences
+        if not one.is_pair and asked <= set(one.ranks)
+    ]
+    n_ranks, communicator = min(of_them, default=(n_all, ""))
+    if len(ranks) < 2 or (n_ranks > len(ranks) and (len(ranks) < 3 or n_ranks == n_all)):
         return None
-    of_them = [one.communicator for one in observed.table.sequences if not one.is_pair and set(one.ranks) == set(ranks)]
-    return observed.table.names.get(of_them[0], of_them[0]) if of_them else None
+    return observed.table.names.get(communicator, communicator)
 
 
 def _not_begun(observed: HangObservations, calls: Sequence[StuckCall]) -> tuple[int, ...]:
