@@ -15,7 +15,7 @@ from pacehound.settings import Settings
 from simulator.faults import HiddenLateness, SlowCompute, SlowLink
 from simulator.job import JobSpec, simulate
 from simulator.source import C10D_GLOO, DEVICE_TIMES, LAUNCH_ONLY, UNSEEN_TP
-from simulator.suites.root_cause_jobs import case_of
+from simulator.suites.root_cause_jobs import RootCauseCase, case_of
 from streams.pipeline import Pipeline
 from tests.fakes.evidence_words import words_of
 
@@ -41,6 +41,13 @@ def all_said(*faults: Any, extra: tuple[HostVitals, ...] = (), **changes: Any) -
             pipeline.on_event(pending.pop(0))
         said += [out for out in pipeline.on_event(event) if isinstance(out, Finding)]
     return said
+
+
+def told_of(case: RootCauseCase) -> Finding:
+    """What is said last of a case's slowdown."""
+    pipeline = Pipeline(Settings())
+    said = [out for event in simulate(case.spec).events() for out in pipeline.on_event(event)]
+    return [out for out in said if isinstance(out, Finding) and out.kind == "slow"][-1]
 
 
 def slow_rank(*ranks: int, factor: float = 1.8) -> SlowCompute:
@@ -195,11 +202,17 @@ def test_ranks_that_wait_for_each_other_in_a_library_that_is_not_seen_are_not_ca
 def test_who_waits_unseen_for_a_slow_link_is_no_part_of_it(source: str, seed: int) -> None:
     """Their own times grow by what the transfers of others do, or a part of it in most ranks of the communicator."""
     case = case_of(source, seed)
-    pipeline = Pipeline(Settings())
-    said = [out for event in simulate(case.spec).events() for out in pipeline.on_event(event)]
-    *_, last = [out for out in said if isinstance(out, Finding) and out.kind == "slow"]
+    last = told_of(case)
     assert (last.cause, last.culprits) == ("S2", ())
     assert {frozenset(link) for link in last.links} == {frozenset(link) for link in case.truth.links}
+
+
+@pytest.mark.parametrize("seed", [50202, 110110], ids=["all calls", "some are lost"])
+def test_slow_ranks_that_have_tokens_of_one_expert_do_not_wait_for_each_other(seed: int) -> None:
+    """Their own times move together, as do those of the others who have them and are as quick as before."""
+    case = case_of("MoE", seed)
+    last = told_of(case)
+    assert (last.verdict, last.cause, last.culprits) == ("culprit", "S1", case.truth.culprits)
 
 
 def processors(short: int, short_from_s: float, *, n_ranks: int, every_s: int) -> tuple[HostVitals, ...]:

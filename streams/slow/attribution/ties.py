@@ -20,6 +20,9 @@ ones, and in quiet ones with those that have lost calls.
 What each of them does behind the last such call stays its own, so that they do not agree wholly.
 """
 
+MOST_ASKED = 8
+"""Others of a communicator that are asked whether they move with two of it (chosen: more tell no more)."""
+
 
 def tied_ranks(
     slow: Sequence[IterationRecord],
@@ -33,6 +36,9 @@ def tied_ranks(
 
     What all ranks have in common (more bytes, a slower filesystem) is taken off first, and iterations in which a rank
     has lost calls are left out for it, as long as enough are left.
+
+    Not those whose own times move as those of others do that have not grown and are in one communicator with both: that
+    is work which all of them have (tokens of one expert, say).
 
     And ranks of one host that no call ties to each other, but for one that takes next to no time: a job in which some
     ranks exchange nothing with others has a dimension of parallelism that is not seen.
@@ -57,10 +63,36 @@ def tied_ranks(
     is_tied = np.where(n_both >= MIN_TOGETHER, is_tied, (lossy >= TIED_WHEN_QUIET) | (n_lossy < MIN_TOGETHER))
     grown = growth.own[chosen]
     is_similar = np.abs(grown[:, None] - grown[None, :]) <= SIMILAR_GROWTH * np.maximum(grown[:, None], grown[None, :])
-    is_tied &= is_similar
+    is_tied &= is_similar & ~_have_the_same_work(quiet, growth, chosen, is_tied & is_similar, keys, observed)
     is_tied |= is_similar & _never_meet(ranks[chosen].tolist(), growth, keys, observed, quiet[-1].step_time_s)
     np.fill_diagonal(is_tied, False)
     return tuple(ranks[chosen[is_tied.any(axis=1)]].tolist())
+
+
+def _have_the_same_work(
+    quiet: Sequence[IterationRecord],
+    growth: Growth,
+    chosen: Int64Array,
+    is_tied: npt.NDArray[np.bool_],
+    keys: Mapping[TransferKey, int],
+    observed: Observations,
+) -> npt.NDArray[np.bool_]:
+    """Which two of the chosen, of those tied, move with half of the others in a communicator of both; `(n, n)`."""
+    same = np.zeros_like(is_tied)
+    ranks, of_chosen = growth.ranks, set(growth.ranks[chosen].tolist())
+    groups = [set(members_of(key, observed)) for key in keys if not isinstance(key, tuple)]
+    groups = [group for group in groups if 2 < len(group) < len(ranks) and len(group & of_chosen) > 1]
+    for i, j in np.argwhere(np.triu(is_tied, 1)).tolist():
+        pair = [int(ranks[chosen[i]]), int(ranks[chosen[j]])]
+        others = sorted(set().union(*(group - of_chosen for group in groups if group.issuperset(pair))))[:MOST_ASKED]
+        if not others:
+            continue
+        asked = np.array([*pair, *others], np.int64)
+        whole, n_whole = _correlation(_without_outliers(np.nan_to_num(_moves(quiet, asked))))
+        lossy, n_lossy = _correlation(_lossy_moves(quiet, asked))
+        moves_along = np.where(n_whole >= MIN_TOGETHER, whole >= TIED, (lossy >= TIED_WHEN_QUIET) & (n_lossy > 0))
+        same[i, j] = same[j, i] = 2 * moves_along[:2, 2:].all(axis=0).sum() >= len(others)
+    return same
 
 
 def waits_for_transfers(
