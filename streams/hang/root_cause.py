@@ -463,8 +463,9 @@ def _launched(observed: HangObservations, ranks: Sequence[int]) -> dict[int, dic
 
 def _standing(observed: HangObservations, ranks: Sequence[int]) -> dict[int, SequenceKey]:
     """By rank, the sequence of the call in which it stands."""
-    sequences, graph = observed.table.sequences, observed.graph
-    return {rank: _key(sequences[graph.call(graph.stands_in(rank)).sequence]) for rank in ranks}
+    at = {rank: observed.graph.stands_in(rank) for rank in ranks}
+    keys = {index: _key(observed.table.sequences[observed.graph.call(index).sequence]) for index in set(at.values())}
+    return {rank: keys[index] for rank, index in at.items()}
 
 
 def _key(sequence: CallSequence) -> SequenceKey:

@@ -159,9 +159,13 @@ def _lone_communicators(
     took_ns: Float64Array, keys: Mapping[TransferKey, int], observed: Observations
 ) -> Iterator[_Apart]:
     """Those without others of their kind, of which one link is far slower than the others: all wait for it."""
+    of_shape: dict[tuple[int, ...], set[tuple[int, ...]]] = {}
+    shapes = {}
     for name in keys:
-        if isinstance(name, tuple) or any(other in keys for other in _alike(name, observed)):
-            continue
+        if not isinstance(name, tuple) and (members := tuple(members_of(name, observed))):
+            shapes[name] = tuple([rank - members[0] for rank in members])
+            of_shape.setdefault(shapes[name], set()).add(members)
+    for name in [name for name, shape in shapes.items() if len(of_shape[shape]) == 1]:
         pace, own_ns = _pace_of_slowest_link(name, observed), took_ns[:, keys[name]]
         # What was counted of the link may be of any part of the time: the slowest one is so by the link.
         slowest_ns = max(float(np.median(quarter)) for quarter in np.array_split(own_ns, QUARTERS))

@@ -21,7 +21,11 @@ What each of them does behind the last such call stays its own, so that they do 
 """
 
 MOST_ASKED = 8
-"""Others of a communicator that are asked whether they move with two of it (chosen: more tell no more)."""
+"""Others of a communicator that are asked whether they move with two of it; and where more ranks than these move
+together, nobody else is asked (chosen: so many are not slow by themselves at once)."""
+
+MOST_TRANSFERS = 32
+"""Transfers, the ones that have grown most, that ranks may wait for unseen (chosen: it bounds the work)."""
 
 
 def tied_ranks(
@@ -63,7 +67,7 @@ def tied_ranks(
     is_tied = np.where(n_both >= MIN_TOGETHER, is_tied, (lossy >= TIED_WHEN_QUIET) | (n_lossy < MIN_TOGETHER))
     grown = growth.own[chosen]
     is_similar = np.abs(grown[:, None] - grown[None, :]) <= SIMILAR_GROWTH * np.maximum(grown[:, None], grown[None, :])
-    is_tied &= is_similar & ~_have_the_same_work(quiet, growth, chosen, is_tied & is_similar, keys, observed)
+    is_tied &= is_similar & ~_have_the_same_work(quiet, common, growth, chosen, is_tied & is_similar, keys, observed)
     is_tied |= is_similar & _never_meet(ranks[chosen].tolist(), growth, keys, observed, quiet[-1].step_time_s)
     np.fill_diagonal(is_tied, False)
     return tuple(ranks[chosen[is_tied.any(axis=1)]].tolist())
@@ -71,14 +75,20 @@ def tied_ranks(
 
 def _have_the_same_work(
     quiet: Sequence[IterationRecord],
+    common: Float64Array,
     growth: Growth,
     chosen: Int64Array,
     is_tied: npt.NDArray[np.bool_],
     keys: Mapping[TransferKey, int],
     observed: Observations,
 ) -> npt.NDArray[np.bool_]:
-    """Which two of the chosen, of those tied, move with half of the others in a communicator of both; `(n, n)`."""
+    """Which two of the chosen, of those tied, move with half of the others in a communicator of both; `(n, n)`.
+
+    `common` is what all ranks have in common in each quiet iteration.
+    """
     same = np.zeros_like(is_tied)
+    if not is_tied.any() or len(chosen) > MOST_ASKED:
+        return same
     ranks, of_chosen = growth.ranks, set(growth.ranks[chosen].tolist())
     groups = [set(members_of(key, observed)) for key in keys if not isinstance(key, tuple)]
     groups = [group for group in groups if 2 < len(group) < len(ranks) and len(group & of_chosen) > 1]
@@ -88,7 +98,7 @@ def _have_the_same_work(
         if not others:
             continue
         asked = np.array([*pair, *others], np.int64)
-        whole, n_whole = _correlation(_without_outliers(np.nan_to_num(_moves(quiet, asked))))
+        whole, n_whole = _correlation(_without_outliers(np.nan_to_num(_moves(quiet, asked) - common)))
         lossy, n_lossy = _correlation(_lossy_moves(quiet, asked))
         moves_along = np.where(n_whole >= MIN_TOGETHER, whole >= TIED, (lossy >= TIED_WHEN_QUIET) & (n_lossy > 0))
         same[i, j] = same[j, i] = 2 * moves_along[:2, 2:].all(axis=0).sum() >= len(others)
@@ -114,21 +124,18 @@ def waits_for_transfers(
     own = columns_of(slow, "own_ns", ranks)
     own[lost_columns(slow, ranks) > 0] = np.nan
     # Of typical iterations: a lost call makes one transfer shorter, and the own time of who waits for it longer.
-    is_whole = np.isfinite(own)
-    grown = np.where(is_whole.any(axis=0), _median(own, axis=0)[0] - growth.quiet_own[chosen], growth.own[chosen])
+    typical = _median(own, axis=0)
+    grown = np.where(np.isfinite(own).any(axis=0), typical[0] - growth.quiet_own[chosen], growth.own[chosen])
+    moves = _without_outliers(np.nan_to_num(own - typical))
     names = list(keys)
-    for number in np.flatnonzero(growth.transfer >= 0.5 * growth.own[chosen].min()).tolist():
+    longest = np.argsort(-growth.transfer, kind="stable")[:MOST_TRANSFERS]
+    for number in longest[growth.transfer[longest] >= 0.5 * growth.own[chosen].min()].tolist():
         took_ns = np.array([r.transfer_ns[number] if number < len(r.transfer_ns) else 0.0 for r in slow], np.float64)
         transfer = float(np.median(took_ns)) - float(growth.quiet_transfer[number])
         is_similar = np.abs(grown - transfer) <= SIMILAR_GROWTH * np.maximum(grown, transfer)
         others = ~np.isin(ranks, members_of(names[number], observed))
-        for at in np.flatnonzero(is_similar & others & ~waits).tolist():
-            columns = np.stack([own[:, at], took_ns], axis=1)[is_whole[:, at]]
-            if len(columns) < MIN_TOGETHER:
-                waits[at] = True
-                continue
-            together, n_both = _correlation(_without_outliers(columns - np.median(columns, axis=0)))
-            waits[at] = n_both[0, 1] < MIN_TOGETHER or together[0, 1] >= TIED
+        together, n_both = _correlation_with(moves, _without_outliers((took_ns - np.median(took_ns))[:, None]))
+        waits |= is_similar & others & ((n_both < MIN_TOGETHER) | (together >= TIED))
     return waits
 
 
@@ -196,6 +203,13 @@ def _without_outliers(moves: Float64Array) -> Float64Array:
     size = np.where(moves != 0, np.abs(moves), np.nan)
     kept: Float64Array = np.where(size <= FAR_MOVE * _median(size, axis=0), moves, 0.0)
     return kept
+
+
+def _correlation_with(moves: Float64Array, other: Float64Array) -> tuple[Float64Array, Float64Array]:
+    """Of each column of `(n_iterations, n_ranks)` with one of `(n_iterations, 1)`, as `_correlation`."""
+    seen, other_seen = moves != 0, other != 0
+    spread = np.sqrt((moves**2 * other_seen).sum(axis=0) * (other**2 * seen).sum(axis=0))
+    return (moves * other).sum(axis=0) / np.maximum(spread, 1e-9), (seen & other_seen).sum(axis=0).astype(np.float64)
 
 
 def _correlation(moves: Float64Array) -> tuple[Float64Array, Float64Array]:
