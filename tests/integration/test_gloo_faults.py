@@ -291,13 +291,17 @@ def test_the_verdict_on_a_fault_is_right_in_every_run(
     prove(case.name, lambda number: run_once(tmp_path / str(number), case, number), case.is_right, table)
 
 
-# A slow link: two hosts with two ranks each; the network of the first one becomes narrow in the middle of the job.
+# A slow link: two hosts with two ranks each; the network of the first one becomes narrow in the middle of the job, or
+# in its first step.
 
 # The second one is longer: agents read the connections every five seconds, and two readings are wanted of before.
 LINKS = {
     "slow link under a pipeline": ("--piped-bytes", 400_000, "--since", 100, "--iterations", 160),
     "slow link under an all_reduce": ("--reduced-bytes", 400_000, "--since", 240, "--iterations", 360),
-}
+    "slow link under an all_reduce, from the first step on": (
+        "--reduced-bytes", 400_000, "--since", 0, "--iterations", 120,
+    ),
+}  # fmt: skip
 needs_namespaces = pytest.mark.skipif(
     bool(netns.why_not()) and os.environ.get("CI") != "true", reason=netns.why_not() or "possible"
 )
