@@ -162,7 +162,7 @@ class SlowNowAndThen:
         found = weighed_by_crowd(found, world, since_ns, finding.magnitude or 0.0, observed)
         if not found.culprits or may_be_chance(found.culprits, slow, quiet, observed.hosts):
             return replace(finding, unseen=(*found.unseen, *observed.unseen))
-        if found.culprits == (world[0],) and (work := rhythm(world[0], slow)) is not None:
+        if found.culprits == (world[0],) and (work := rhythm(world[0], slow, quiet)) is not None:
             evidence = merged(finding.evidence, (work,))
             return replace(finding, kind="planned", candidates=found.culprits, evidence=evidence)
         return replace(

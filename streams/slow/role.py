@@ -9,24 +9,39 @@ import itertools
 import statistics
 from collections.abc import Sequence
 
+import numpy as np
+
 from pacehound.model.events import RankStack
 from pacehound.model.evidence.computing import WorkForAll
 from pacehound.model.evidence.machines import BUSY, Stack
-from streams.slow.attribution.records import IterationRecord
-from streams.slow.thresholds import EVEN_SHARE, MAX_SPELL_GAP, MIN_SPELLS
+from streams.slow.attribution.records import IterationRecord, columns_of, level_of
+from streams.slow.thresholds import EVEN_GAPS, EVEN_SHARE, IN_STEP, MAX_SPELL_GAP, MIN_SPELLS
 
 
-def rhythm(rank: int, slow: Sequence[IterationRecord]) -> WorkForAll | None:
-    """How often the slow episodes of a rank come, where they come evenly."""
-    first = list(slow[:1])
-    first += [b for a, b in itertools.pairwise(slow) if b.step - a.step > MAX_SPELL_GAP + 1]
+def rhythm(rank: int, slow: Sequence[IterationRecord], quiet: Sequence[IterationRecord]) -> WorkForAll | None:
+    """How often the slow episodes of a rank come, where most of them come evenly.
+
+    Pauses of others between them are left out: its own are those in which its own time was long.
+    """
+    its_own = _its_own(rank, slow, quiet)
+    first = list(its_own[:1])
+    first += [b for a, b in itertools.pairwise(its_own) if b.step - a.step > MAX_SPELL_GAP + 1]
     if len(first) < MIN_SPELLS:
         return None
-    steps = [float(b.step - a.step) for a, b in itertools.pairwise(first)]
+    if every := _every_steps([record.step for record in first]):
+        return WorkForAll(rank=rank, every=every, unit="steps")
     seconds = [(b.time_ns - a.time_ns) / 1e9 for a, b in itertools.pairwise(first)]
-    if _is_even(steps):
-        return WorkForAll(rank=rank, every=statistics.median(steps), unit="steps")
     return WorkForAll(rank=rank, every=statistics.median(seconds), unit="s") if _is_even(seconds) else None
+
+
+def _its_own(rank: int, slow: Sequence[IterationRecord], quiet: Sequence[IterationRecord]) -> list[IterationRecord]:
+    """Those in which the rank's own time was longer, by half at least of what it is in the middle."""
+    ranks = np.array([rank])
+    longer_ns = columns_of(slow, "own_ns", ranks)[:, 0] - level_of(quiet, "own_ns", ranks)[0]
+    if not np.isfinite(longer_ns).all():
+        return list(slow)
+    middle_ns = float(np.median(longer_ns))
+    return [record for record, ns in zip(slow, longer_ns.tolist(), strict=True) if ns >= 0.5 * middle_ns]
 
 
 def busy_in(stack: RankStack) -> tuple[Stack, ...]:
@@ -36,6 +51,24 @@ def busy_in(stack: RankStack) -> tuple[Stack, ...]:
     return (Stack(rank=stack.rank, doing=stack.doing, taken_by=stack.taken_by, frames=stack.frames, shown_as="busy"),)
 
 
+def _every_steps(steps: Sequence[int]) -> int:
+    """Every how many steps most of some come, and come nearly always; 0 where there is no such number.
+
+    >>> _every_steps([9, 19, 24, 29, 39, 49]), _every_steps([9, 17, 24, 36, 40, 49])
+    (10, 0)
+    """
+    every = round(statistics.median(b - a for a, b in itertools.pairwise(steps)))
+    phase = statistics.mode(step % every for step in steps)
+    due = [step for step in steps if step % every == phase]
+    n_possible = (due[-1] - due[0]) // every + 1
+    is_even = len(due) >= max(IN_STEP * len(steps), EVEN_GAPS * n_possible) and len(due) >= MIN_SPELLS
+    return every if is_even else 0
+
+
 def _is_even(gaps: Sequence[float]) -> bool:
+    """Whether most are the typical one or whole multiples of it: one may be hidden, and another come between."""
     typical = statistics.median(gaps)
-    return typical > 0 and all(abs(gap - typical) <= EVEN_SHARE * typical for gap in gaps)
+    if typical <= 0:
+        return False
+    even = [abs(gap - max(round(gap / typical), 1) * typical) <= EVEN_SHARE * typical for gap in gaps]
+    return sum(even) >= EVEN_GAPS * len(even)

@@ -147,7 +147,7 @@ class SlowSeldom:
             or may_be_chance(found.culprits, slow, quiet, observed.hosts)
         ):
             return []
-        if self._is_meant(found.culprits, slow, world) or (told is not None and found.culprits != told.culprits):
+        if self._is_meant(found.culprits, slow, quiet, world) or (told is not None and found.culprits != told.culprits):
             return []
         n, every = len(stretches(slow)), _whole_steps(slow) or None
         bursts = Bursts(n=n, since_step=began.step, lost_share=lost_share, every=every)
@@ -172,9 +172,15 @@ class SlowSeldom:
             detected=Instant(step=now.step, time_ns=now.time_ns),
         )
 
-    def _is_meant(self, culprits: Sequence[int], slow: Sequence[IterationRecord], world: Sequence[int]) -> bool:
+    def _is_meant(
+        self,
+        culprits: Sequence[int],
+        slow: Sequence[IterationRecord],
+        quiet: Sequence[IterationRecord],
+        world: Sequence[int],
+    ) -> bool:
         """Whether it is work for all, or of the script: in whole steps from the beginning on, as others were before."""
-        if tuple(culprits) == (world[0],) and rhythm(world[0], slow) is not None:
+        if tuple(culprits) == (world[0],) and rhythm(world[0], slow, quiet) is not None:
             return True
         before = [record for record in self._kept if record.step < slow[0].step]
         if len(before) >= MIN_SPELLS and _whole_steps(before):

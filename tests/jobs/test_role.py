@@ -9,7 +9,7 @@ import pytest
 from pacehound.model.events import Finding, RankStack
 from pacehound.model.topology import Layout
 from pacehound.settings import Settings
-from simulator.faults import Spike
+from simulator.faults import EveryNth, Spike
 from simulator.job import JobSpec, simulate
 from simulator.source import C10D_GLOO
 from streams.pipeline import Pipeline
@@ -34,6 +34,19 @@ def test_what_rank_0_does_alone_in_a_rhythm_is_planned() -> None:
     said = last_said(0, BY_THE_CLOCK)
     assert (said.kind, said.verdict, said.culprits, said.candidates) == ("planned", "unknown", (), (0,))
     assert words_of(said)[-1].startswith("rank 0 alone, every ")
+
+
+@pytest.mark.parametrize("every_steps", [5, 10])
+@pytest.mark.parametrize("seed", range(6))
+def test_a_rhythm_among_pauses_of_all_ranks_is_one(every_steps: int, seed: int) -> None:
+    """Rank 0 logs, and every rank pauses in one step of a hundred: these lie between, and some of them are its own."""
+    spec = JobSpec(
+        layout=Layout(dp=4), ranks_per_host=4, iterations=130, source=C10D_GLOO, seed=seed,
+        faults=(EveryNth(every_steps=every_steps, extra_s=0.05, ranks=(0,)),), spike_probability=0.01, spike_s=0.05,
+    )  # fmt: skip
+    pipeline = Pipeline(Settings())
+    said = [out for event in simulate(spec).events() for out in pipeline.on_event(event) if isinstance(out, Finding)]
+    assert [finding.culprits for finding in said if finding.culprits] == []
 
 
 @pytest.mark.parametrize(("rank", "gaps"), [(2, BY_THE_CLOCK), (0, UNEVEN)])
