@@ -303,9 +303,13 @@ LOOKS = (30, 40, 50, 60, 70, 80, 90, 100, 125, 150, 175, 200, 250, 300)
 """After so many iterations it is looked who stands apart. Whoever has not by the last of them is not slow from the
 start; what comes later has a quiet time before it (chosen; as many as `slow_watch` keeps)."""
 
-LEFT_OUT = (0, 24)
-"""At each look so many of the first iterations are left out: none, and all within which what begins has no level before
-it (derived: `LEARN_ROWS` of `level_thresholds.h`)."""
+LEFT_OUT = 24
+"""At each look all iterations are looked at, and those from where their level begins on, within so many; or without so
+many where it begins nowhere: what begins within them has no level before it (derived: `LEARN_ROWS` of
+`level_thresholds.h`)."""
+
+LOOKED_AT = 2
+"""Stretches of iterations that each look has."""
 
 BEFORE = 5
 """Iterations before a rank without peers became slow, the very first left out, of which fewer tell nothing of what was

@@ -107,10 +107,11 @@ class AlwaysSlowWatch(Watch):
         if lasted_s < self._min_duration_s:
             return []
         observed, is_told = self._slow.observed(moment), bool(self._slow.ongoing(moment.now_ns))
-        for skipped in LEFT_OUT:
+        begins = level_begins([record.step_time_s for record in records], LEFT_OUT, self._min_change)
+        for skipped in (0, begins or LEFT_OUT):
             if skipped and is_told:  # of what has a level before it the level is told
                 break
-            slow = self._found(records, skipped, observed)
+            slow = self._found(records, skipped, begins, observed)
             if slow is None or self._slow.names(slow.found):
                 continue  # nobody, or it is told since when
             finding, began = self._finding(slow, records), slow.since or self._began
@@ -119,26 +120,27 @@ class AlwaysSlowWatch(Watch):
             return [finding]
         return []
 
-    def _found(self, records: Sequence[IterationRecord], skipped: int, observed: Observations) -> AlwaysSlow | None:
-        """Who is slow in all but the first `skipped` of them."""
+    def _found(
+        self, records: Sequence[IterationRecord], skipped: int, begins: int, observed: Observations
+    ) -> AlwaysSlow | None:
+        """Who is slow in all but the first `skipped` of them, whose level begins at the one with number `begins`."""
         if len(records) < max(self._n_iterations, skipped + LOOKS[0]):
             return None
         keys, min_change = self._slow.keys, self._min_change
         slow = always_slow(records[skipped:], keys, observed, min_change)
-        if not skipped:
+        if not skipped or not begins:
             return slow
-        first = level_begins([record.step_time_s for record in records], skipped, min_change)
-        if slow is None and first:
-            slow = grown_ranks(records, first, keys, _parts(records, keys, observed), observed, min_change)
         if slow is None:
-            return None
-        return slow.begun(Instant(step=records[first].step, time_ns=records[first].time_ns)) if first else slow
+            slow = grown_ranks(records, begins, keys, _parts(records, keys, observed), observed, min_change)
+        since = Instant(step=records[begins].step, time_ns=records[begins].time_ns)
+        return None if slow is None else slow.begun(since)
 
     def _look_again(self, episode: _SinceStart, records: Sequence[IterationRecord], moment: Moment) -> list[Said]:
         """A reading of a network or a machine that has come since may tell more than the first ones."""
         if episode.finding.verdict == "culprit":
             return []
-        slow, said = self._found(records, episode.skipped, self._slow.observed(moment)), episode.slow.found
+        begins = level_begins([record.step_time_s for record in records], LEFT_OUT, self._min_change)
+        slow, said = self._found(records, episode.skipped, begins, self._slow.observed(moment)), episode.slow.found
         if slow is None or SURENESS[slow.found.verdict] <= SURENESS[said.verdict] or slow.found.cause != said.cause:
             return []
         if not (set(said.culprits) <= set(slow.found.culprits) and set(said.links) <= set(slow.found.links)):

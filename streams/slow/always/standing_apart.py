@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from streams.slow.thresholds import (
     FALSE_ALARMS,
-    LEFT_OUT,
+    LOOKED_AT,
     LOOKS,
     MANY_PEERS,
     MAX_LAG_SHARE,
@@ -84,7 +84,7 @@ def bar(n_ranks: int, *, n_values: float) -> float:
     >>> round(bar(1024, n_values=1e6), 1), round(bar(4, n_values=16), 1)
     (5.8, 7.3)
     """
-    normal = -NormalDist().inv_cdf(FALSE_ALARMS / (n_ranks * len(LOOKS) * len(LEFT_OUT)))
+    normal = -NormalDist().inv_cdf(FALSE_ALARMS / (n_ranks * len(LOOKS) * LOOKED_AT))
     scaled = normal * (8 * n_values + 3) / (8 * n_values + 1)
     return math.sqrt(n_values * math.expm1(scaled**2 / n_values))
 
