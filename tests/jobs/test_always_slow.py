@@ -167,6 +167,19 @@ def test_without_peers_nobody_is_named_for(fault: SlowCompute | RandomPauses) ->
     assert [found for found in findings(fault, iterations=100, **PIPELINE) if found.culprits or found.candidates] == []
 
 
+@pytest.mark.parametrize("from_step", [8, 12, 17, 22])
+@pytest.mark.parametrize("job", [{"layout": Layout(dp=4), "source": C10D_GLOO}, PIPELINE], ids=["peers", "none"])
+def test_who_is_slow_for_forty_steps_from_early_on_is_named_and_relieved(from_step: int, job: dict[str, Any]) -> None:
+    slow = SlowCompute(ranks=(2,), factor=1.5, from_step=from_step, to_step=from_step + 40)
+    (found, *_, last) = findings(slow, iterations=110, **job)
+    assert (found.culprits, last.id) == ((2,), found.id)
+    assert found.onset is not None
+    assert found.onset.step in (from_step, from_step + 1)
+    assert last.relief is not None
+    assert last.relief.step is not None
+    assert from_step + 38 <= last.relief.step <= from_step + 41
+
+
 LONE = {"layout": Layout(dp=4), "ranks_per_host": 1, "source": DEVICE_TIMES}
 
 
