@@ -35,6 +35,7 @@ BENCHMARKS = (
 LONG = (
     "detection",
     "root_cause",
+    "random_jobs",
     "digests",
     "small",
     "overhead",
