@@ -6,7 +6,9 @@ It is no fault of that rank. It is told by its rhythm, in steps or in seconds, o
 from __future__ import annotations
 
 import itertools
+import math
 import statistics
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -15,7 +17,7 @@ from pacehound.model.events import RankStack
 from pacehound.model.evidence.computing import WorkForAll
 from pacehound.model.evidence.machines import BUSY, Stack
 from streams.slow.attribution.records import IterationRecord, columns_of, level_of
-from streams.slow.thresholds import EVEN_GAPS, EVEN_SHARE, IN_STEP, MAX_SPELL_GAP, MIN_SPELLS
+from streams.slow.thresholds import EVEN_GAPS, EVEN_SHARE, IN_STEP, MAX_SPELL_GAP, MIN_SPELLS, STEPS_BY_CHANCE
 
 
 def rhythm(rank: int, slow: Sequence[IterationRecord], quiet: Sequence[IterationRecord]) -> WorkForAll | None:
@@ -52,17 +54,23 @@ def busy_in(stack: RankStack) -> tuple[Stack, ...]:
 
 
 def _every_steps(steps: Sequence[int]) -> int:
-    """Every how many steps most of some come, and come nearly always; 0 where there is no such number.
+    """Every how many steps most of some come, too many for chance; 0 where there is no such number.
 
-    >>> _every_steps([9, 19, 24, 29, 39, 49]), _every_steps([9, 17, 24, 36, 40, 49])
-    (10, 0)
+    >>> _every_steps([9, 19, 24, 29, 39, 49]), _every_steps([24, 39, 54, 74, 79, 89]), _every_steps([9, 17, 24, 36, 40])
+    (10, 5, 0)
     """
-    every = round(statistics.median(b - a for a, b in itertools.pairwise(steps)))
-    phase = statistics.mode(step % every for step in steps)
-    due = [step for step in steps if step % every == phase]
-    n_possible = (due[-1] - due[0]) // every + 1
-    is_even = len(due) >= max(IN_STEP * len(steps), EVEN_GAPS * n_possible) and len(due) >= MIN_SPELLS
-    return every if is_even else 0
+    periods = sorted({b - a for a, b in itertools.pairwise(steps)}, reverse=True)
+    for every in periods:
+        (_, n_due) = Counter(step % every for step in steps).most_common(1)[0]
+        if n_due >= max(MIN_SPELLS, IN_STEP * len(steps)) and _by_chance(n_due, len(steps), every) <= STEPS_BY_CHANCE:
+            return every
+    return 0
+
+
+def _by_chance(n_due: int, n: int, every: int) -> float:
+    """How likely so many of `n` steps at random, or more, come at one place of a period."""
+    at_one = sum(math.comb(n, k) * (1 / every) ** k * (1 - 1 / every) ** (n - k) for k in range(n_due, n + 1))
+    return min(every * at_one, 1.0)
 
 
 def _is_even(gaps: Sequence[float]) -> bool:

@@ -177,12 +177,14 @@ EVEN_SHARE = 0.1
 steps, so that one by the clock comes up to a step late)."""
 
 EVEN_GAPS = 0.75
-"""Share of the times that a rhythm has in which it comes, and of the gaps of one by the clock that are even (chosen:
-gaps at random come to a fifth)."""
+"""Share of the gaps of a rhythm by the clock that are even (chosen: gaps at random come to a fifth)."""
 
 IN_STEP = 0.6
 """Share of a rank's slow episodes that come in a rhythm of steps, if it is one (chosen: a rank that pauses besides in
 one step of a hundred has a third more than it has logs, every ten steps)."""
+
+STEPS_BY_CHANCE = 0.01
+"""Likelier than that, steps at random are no rhythm (chosen: who is slow by fits has a name all the same)."""
 
 # The machine (processors.py, gpu_state.py).
 
