@@ -42,7 +42,7 @@ class LastIterations:
         """
         sequence: SequenceKey = (communicator, None)
         blocks = self._sequences().get(sequence, [])
-        span = self._previous_span(sequence) if blocks else None
+        span = self._previous_span(blocks)
         if span is None or seq - span[1] > span[1] - span[0]:
             return None
         known: dict[int, tuple[str, int]] = {}
@@ -77,9 +77,7 @@ class LastIterations:
         `launched` holds, by rank, the last sequence number that it has launched on each sequence of calls; `names`
         those of communicators.
         """
-        iterations = {
-            sequence: span for sequence in self._sequences() if (span := self._previous_span(sequence)) is not None
-        }
+        iterations = self._previous_spans()
         diverged: dict[int, OutOfOrder] = {}
         for rank in sorted(launched):
             order = self._previous_order(rank, iterations)
@@ -101,9 +99,7 @@ class LastIterations:
         A host that runs ahead of its device has launched both of two calls that it has the wrong way round. `open_ns`
         holds, by rank, when each open call was launched, by its sequence and number; `names` as in `out_of_order`.
         """
-        iterations = {
-            sequence: span for sequence in self._sequences() if (span := self._previous_span(sequence)) is not None
-        }
+        iterations = self._previous_spans()
         turned: dict[int, OutOfOrder] = {}
         for rank in sorted(open_ns):
             order = {call: at for at, call in enumerate(self._previous_order(rank, iterations))}
@@ -124,7 +120,7 @@ class LastIterations:
 
         `standing` holds the sequence of the call in which each rank stands.
         """
-        known = {sequence for sequence in self._sequences() if self._previous_span(sequence) is not None}
+        known = self._previous_spans()
         return tuple(rank for rank in sorted(standing) if known and standing[rank] not in known)
 
     def _sequences(self) -> dict[SequenceKey, list[Rounds]]:
@@ -135,10 +131,15 @@ class LastIterations:
                 sequences.setdefault((block.communicator, pair), []).append(block)
         return sequences
 
-    def _previous_span(self, sequence: SequenceKey) -> tuple[int, int] | None:
-        """First round of the iteration before on a sequence, and the first that belongs to this one."""
+    def _previous_spans(self) -> dict[SequenceKey, tuple[int, int]]:
+        """Of each sequence that has rounds of the iteration before, as `_previous_span`."""
+        spans = {sequence: self._previous_span(blocks) for sequence, blocks in self._sequences().items()}
+        return {sequence: span for sequence, span in spans.items() if span is not None}
+
+    def _previous_span(self, blocks: Sequence[Rounds]) -> tuple[int, int] | None:
+        """First round of the iteration before among those of a sequence, and the first that belongs to this one."""
         inside: list[int] = []
-        for block in self._sequences()[sequence]:
+        for block in blocks:
             begin_ns = np.array([self.previous_begins_ns.get(r, 0) for r in block.ranks], np.int64)
             end_ns = np.array([self.begins_ns.get(r, 0) for r in block.ranks], np.int64)
             is_seen = block.arrival_ns > 0

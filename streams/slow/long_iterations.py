@@ -47,9 +47,9 @@ def may_be_chance(
     The probability that chance gives them as many as they have, or more, for any ranks that are as many (binomial); of
     all ranks of a host, for any host.
 
-    >>> _by_chance(7, 7, 1 / 4, 1, 4) > MOST_BY_CHANCE, _by_chance(8, 8, 1 / 4, 1, 4) > MOST_BY_CHANCE
+    >>> by_chance(7, 7, 1 / 4, 1, 4) > MOST_BY_CHANCE, by_chance(8, 8, 1 / 4, 1, 4) > MOST_BY_CHANCE
     (True, False)
-    >>> _by_chance(9, 10, 1_000 / 4_096, 1_000, 4_096)
+    >>> by_chance(9, 10, 1_000 / 4_096, 1_000, 4_096)
     1.0
     """
     if not all(record.sees_transfers for record in slow):
@@ -59,7 +59,7 @@ def may_be_chance(
     whose = ranks[np.argmax(np.add.reduceat(grown, stretches(slow)), axis=1)]
     n_theirs = int(np.isin(whose, culprits).sum())
     n_chosen, n_all = _alike(culprits, ranks.tolist(), hosts)
-    return _by_chance(n_theirs, len(whose), len(culprits) / len(ranks), n_chosen, n_all) > MOST_BY_CHANCE
+    return by_chance(n_theirs, len(whose), len(culprits) / len(ranks), n_chosen, n_all) > MOST_BY_CHANCE
 
 
 def _alike(culprits: Sequence[int], ranks: Sequence[int], hosts: Mapping[int, str]) -> tuple[int, int]:
@@ -76,7 +76,7 @@ def _alike(culprits: Sequence[int], ranks: Sequence[int], hosts: Mapping[int, st
     return len(culprits), len(ranks)
 
 
-def _by_chance(n_theirs: int, n: int, share: float, n_chosen: int, n_all: int) -> float:
+def by_chance(n_theirs: int, n: int, share: float, n_chosen: int, n_all: int) -> float:
     """For `n_theirs` of `n`, where a share is theirs by chance, any of as many as are `n_chosen` of `n_all`."""
     tail = sum(math.comb(n, k) * share**k * (1 - share) ** (n - k) for k in range(n_theirs, n + 1))
     if tail <= 0.0:

@@ -6,7 +6,6 @@ It is no fault of that rank. It is told by its rhythm, in steps or in seconds, o
 from __future__ import annotations
 
 import itertools
-import math
 import statistics
 from collections import Counter
 from collections.abc import Sequence
@@ -17,6 +16,7 @@ from pacehound.model.events import RankStack
 from pacehound.model.evidence.computing import WorkForAll
 from pacehound.model.evidence.machines import BUSY, Stack
 from streams.slow.attribution.records import IterationRecord, columns_of, level_of
+from streams.slow.long_iterations import by_chance
 from streams.slow.thresholds import EVEN_GAPS, EVEN_SHARE, IN_STEP, MAX_SPELL_GAP, MIN_SPELLS, STEPS_BY_CHANCE
 
 
@@ -62,15 +62,12 @@ def _every_steps(steps: Sequence[int]) -> int:
     periods = sorted({b - a for a, b in itertools.pairwise(steps)}, reverse=True)
     for every in periods:
         (_, n_due) = Counter(step % every for step in steps).most_common(1)[0]
-        if n_due >= max(MIN_SPELLS, IN_STEP * len(steps)) and _by_chance(n_due, len(steps), every) <= STEPS_BY_CHANCE:
+        if (
+            n_due >= max(MIN_SPELLS, IN_STEP * len(steps))
+            and by_chance(n_due, len(steps), 1 / every, 1, every) <= STEPS_BY_CHANCE
+        ):
             return every
     return 0
-
-
-def _by_chance(n_due: int, n: int, every: int) -> float:
-    """How likely so many of `n` steps at random, or more, come at one place of a period."""
-    at_one = sum(math.comb(n, k) * (1 / every) ** k * (1 - 1 / every) ** (n - k) for k in range(n_due, n + 1))
-    return min(every * at_one, 1.0)
 
 
 def _is_even(gaps: Sequence[float]) -> bool:

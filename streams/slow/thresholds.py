@@ -313,13 +313,9 @@ many where it begins nowhere: what begins within them has no level before it (de
 LOOKED_AT = 2
 """Stretches of iterations that each look has."""
 
-BEFORE = 5
-"""Iterations before a rank without peers became slow, the very first left out, of which fewer tell nothing of what was
-usual (chosen, as ATTRIBUTED_ITERATIONS)."""
-
 BEYOND_MIDDLE = 0.9
-"""Share of them, and of those since, on their side of the middle between the two (chosen: a pause in ten, and of
-independent values one split in a thousand that is so by chance)."""
+"""Share of the iterations before a rank without peers became slow, and of those since, on their side of the middle
+between the two (chosen: a pause in ten, and of independent values one split in a thousand that is so by chance)."""
 
 FALSE_ALARMS = 1e-4
 """Chance that noise alone makes any rank of a job stand apart at any look. Of 300 clean jobs 0.03 are then called

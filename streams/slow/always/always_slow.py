@@ -107,7 +107,7 @@ class AlwaysSlowWatch(Watch):
         if lasted_s < self._min_duration_s:
             return []
         observed, is_told = self._slow.observed(moment), bool(self._slow.ongoing(moment.now_ns))
-        begins = level_begins([record.step_time_s for record in records], LEFT_OUT, self._min_change)
+        begins = self._level_begins(records)
         for skipped in (0, begins or LEFT_OUT):
             if skipped and is_told:  # of what has a level before it the level is told
                 break
@@ -119,6 +119,9 @@ class AlwaysSlowWatch(Watch):
             self._excess_s = slow.cost_ns / 1e9 * sum(record.time_ns >= began.time_ns for record in records)
             return [finding]
         return []
+
+    def _level_begins(self, records: Sequence[IterationRecord]) -> int:
+        return level_begins([record.step_time_s for record in records], LEFT_OUT, self._min_change)
 
     def _found(
         self, records: Sequence[IterationRecord], skipped: int, begins: int, observed: Observations
@@ -139,7 +142,7 @@ class AlwaysSlowWatch(Watch):
         """A reading of a network or a machine that has come since may tell more than the first ones."""
         if episode.finding.verdict == "culprit":
             return []
-        begins = level_begins([record.step_time_s for record in records], LEFT_OUT, self._min_change)
+        begins = self._level_begins(records)
         slow, said = self._found(records, episode.skipped, begins, self._slow.observed(moment)), episode.slow.found
         if slow is None or SURENESS[slow.found.verdict] <= SURENESS[said.verdict] or slow.found.cause != said.cause:
             return []

@@ -21,7 +21,8 @@ from streams.slow.attribution.attribute import attribute
 from streams.slow.attribution.crowds import weighed_by_crowd
 from streams.slow.attribution.observations import Observations
 from streams.slow.attribution.records import IterationRecord, columns_of
-from streams.slow.thresholds import BEFORE, BEYOND_MIDDLE
+from streams.slow.long_iterations import typical_s
+from streams.slow.thresholds import BEYOND_MIDDLE
 
 
 def grown_ranks(
@@ -38,8 +39,8 @@ def grown_ranks(
     work would be the answer, or where the machine may be or has yet to be read. `keys` as in `attribute`.
     """
     quiet, slow = records[1:first], records[first:]
-    before_s, after_s = _median_s(quiet), _median_s(slow)
-    if len(quiet) < BEFORE or after_s < (1.0 + min_change) * before_s or not _is_clear(quiet, slow):
+    before_s, after_s = typical_s(quiet), typical_s(slow)
+    if after_s < (1.0 + min_change) * before_s or not _is_clear(quiet, slow):
         return None
     magnitude, onset_ns, ranks = after_s / before_s - 1.0, slow[0].time_ns, slow[-1].ranks
     found = attribute(slow, quiet, keys, observed, onset_ns)
@@ -61,11 +62,7 @@ def grown_ranks(
 
 def _is_clear(quiet: Sequence[IterationRecord], slow: Sequence[IterationRecord]) -> bool:
     """Nearly all of both lie on their side of the middle between them."""
-    middle_s = 0.5 * (_median_s(quiet) + _median_s(slow))
+    middle_s = 0.5 * (typical_s(quiet) + typical_s(slow))
     below = np.mean([record.step_time_s < middle_s for record in quiet])
     above = np.mean([record.step_time_s > middle_s for record in slow])
     return bool(min(below, above) >= BEYOND_MIDDLE)
-
-
-def _median_s(records: Sequence[IterationRecord]) -> float:
-    return float(np.median([record.step_time_s for record in records])) if records else 0.0

@@ -133,11 +133,14 @@ def _apart(slow: _Apart, observed: Observations) -> AboveAlike:
     )
 
 
+def _shape(members: tuple[int, ...]) -> tuple[int, ...]:
+    """How far apart its ranks lie."""
+    return tuple([rank - members[0] for rank in members])
+
+
 def _alike(communicator: str, observed: Observations) -> list[str]:
     """Communicators of other ranks that lie as far apart as its own."""
-    shapes = {
-        name: tuple(rank - members[0] for rank in members) for name, (_, members) in observed.communicators.items()
-    }
+    shapes = {name: _shape(members) for name, (_, members) in observed.communicators.items()}
     own, own_members = shapes[communicator], observed.communicators[communicator][1]
     others = [name for name, (_, members) in sorted(observed.communicators.items()) if members != own_members]
     return [name for name in others if shapes[name] == own]
@@ -163,7 +166,7 @@ def _lone_communicators(
     shapes = {}
     for name in keys:
         if not isinstance(name, tuple) and (members := tuple(members_of(name, observed))):
-            shapes[name] = tuple([rank - members[0] for rank in members])
+            shapes[name] = _shape(members)
             of_shape.setdefault(shapes[name], set()).add(members)
     for name in [name for name, shape in shapes.items() if len(of_shape[shape]) == 1]:
         pace, own_ns = _pace_of_slowest_link(name, observed), took_ns[:, keys[name]]

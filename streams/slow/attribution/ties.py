@@ -134,8 +134,8 @@ def waits_for_transfers(
         transfer = float(np.median(took_ns)) - float(growth.quiet_transfer[number])
         is_similar = np.abs(grown - transfer) <= SIMILAR_GROWTH * np.maximum(grown, transfer)
         others = ~np.isin(ranks, members_of(names[number], observed))
-        together, n_both = _correlation_with(moves, _without_outliers((took_ns - np.median(took_ns))[:, None]))
-        waits |= is_similar & others & ((n_both < MIN_TOGETHER) | (together >= TIED))
+        together, n_both = _correlation(moves, _without_outliers((took_ns - np.median(took_ns))[:, None]))
+        waits |= is_similar & others & ((n_both < MIN_TOGETHER) | (together >= TIED))[:, 0]
     return waits
 
 
@@ -205,15 +205,12 @@ def _without_outliers(moves: Float64Array) -> Float64Array:
     return kept
 
 
-def _correlation_with(moves: Float64Array, other: Float64Array) -> tuple[Float64Array, Float64Array]:
-    """Of each column of `(n_iterations, n_ranks)` with one of `(n_iterations, 1)`, as `_correlation`."""
-    seen, other_seen = moves != 0, other != 0
-    spread = np.sqrt((moves**2 * other_seen).sum(axis=0) * (other**2 * seen).sum(axis=0))
-    return (moves * other).sum(axis=0) / np.maximum(spread, 1e-9), (seen & other_seen).sum(axis=0).astype(np.float64)
+def _correlation(moves: Float64Array, others: Float64Array | None = None) -> tuple[Float64Array, Float64Array]:
+    """Of each column of `(n_iterations, n_ranks)` with each of the others', its own where there are none.
 
-
-def _correlation(moves: Float64Array) -> tuple[Float64Array, Float64Array]:
-    """Of each two columns of `(n_iterations, n_ranks)`, where neither is 0, and over how many iterations that is."""
-    seen = (moves != 0).astype(np.float64)
-    spread = np.sqrt((moves**2).T @ seen * (seen.T @ moves**2))
-    return (moves.T @ moves) / np.maximum(spread, 1e-9), seen.T @ seen
+    Where neither is 0, and over how many iterations that is.
+    """
+    others = moves if others is None else others
+    seen, others_seen = (moves != 0).astype(np.float64), (others != 0).astype(np.float64)
+    spread = np.sqrt((moves**2).T @ others_seen * (seen.T @ others**2))
+    return (moves.T @ others) / np.maximum(spread, 1e-9), seen.T @ others_seen
