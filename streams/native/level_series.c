@@ -232,8 +232,9 @@ static bool stands_out(const struct series *s, const double *known, int64_t n_kn
     if (change >=
         ONSET_ERRORS * larger(hypot(error_after, error_before), hypot(strays(known, n_known, n_after), error_before)))
         return true;
-    return change >= LARGE && n_known >= YOUNG &&
-           change >= FAR_BEYOND * highest_stray(known, n_known, n_after, m->level);
+    /* Of a job that is young there are no four windows as long: shorter ones stray further, so they may be asked. */
+    int64_t n = smaller_of(n_after, n_known / 4);
+    return change >= LARGE && n >= MIN_AFTER && change >= FAR_BEYOND * highest_stray(known, n_known, n, m->level);
 }
 
 /* The recent rows after the first `n_before` are healthy, and all that is known of that. */

@@ -173,6 +173,18 @@ def test_the_fewest_iterations_that_people_are_told_are_the_fewest_in_which_a_sl
     assert any(map(finds, range(iterations))) == is_found
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_in_a_young_job_with_many_pauses_a_far_slower_level_is_found(seed):
+    """Of few rows they look like noise that is strongly correlated; no window of them was ever as slow."""
+    rng = np.random.default_rng(seed)
+    values = correlated(rng, 100, 0.01, 0.9) + np.where(rng.random(100) < 0.22, math.log(1.2), 0.0)
+    values[50:] += math.log(1.42)
+    changes = changes_of(values)
+    assert [change.kind for change in changes] == ["onset"]
+    assert 49 <= changes[0].step <= 51
+    assert changes[0].detected_step <= 70
+
+
 def test_a_slow_level_never_becomes_normal_by_lasting():
     log_times = np.random.default_rng(2).normal(0.0, 0.02, 6000)
     log_times[200:5800] += math.log(1.3)
