@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -14,6 +15,8 @@ from pacehound.instrument.groups import cut_utf8
 from pacehound.instrument.recorder import Recorder
 
 _NO_HANDLE = bytes(16)
+_SOURCE = re.compile(r"[\w.+\-/]*/([\w.+\-]+\.(?:cc|cpp|cu|h|hpp):\d+)")
+"""A line of a source in C++, as gloo, torch and NCCL name it."""
 
 
 def install(recorder: Recorder, release: Callable[[], None]) -> None:
@@ -82,8 +85,15 @@ class Leaving:
 
 
 def _first_line(value: Any) -> str:
-    """The first that says something: torch begins some messages with an empty one."""
+    """The first that says something: torch begins some messages with an empty one, and many with the path of a source.
+
+    Of such a path the name is kept, for there is little room.
+
+    >>> _first_line("[/a/b/gloo/transport/tcp/pair.cc:545] Read error [10.0.0.2]:5342: Connection reset by peer")
+    '[pair.cc:545] Read error [10.0.0.2]:5342: Connection reset by peer'
+    """
     try:
-        return next(filter(None, map(str.strip, str(value).splitlines())), "")
+        line = next(filter(None, map(str.strip, str(value).splitlines())), "")
+        return _SOURCE.sub(r"\1", line)
     except Exception:  # an exception whose own __str__ fails
         return ""

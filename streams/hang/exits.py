@@ -5,6 +5,8 @@ A job that is killed as a whole has no first rank. The first to leave need not b
 different calls that is the cause (with gloo a larger all_reduce on one rank ends an innocent peer), and where nobody
 had moved for a while the one who held them up is: the others' calls have timed out, in no order that means anything.
 What torch's monitored_barrier says of those who did not come stands in for such a call, for it is not seen itself.
+Who fails because a connection to a peer was closed has lost that peer: where a host fell silent just then, with its
+agent, its ranks are what was lost.
 """
 
 from __future__ import annotations
@@ -17,14 +19,14 @@ from typing import Any
 from pacehound.model.events import Finding, HostSample, Instant, ProcessState, VerdictWord
 from pacehound.model.evidence import Evidence, merged
 from pacehound.model.evidence.leaving import EndedFromOutside, Left, Reported, StoodBefore
-from pacehound.model.evidence.machines import More
+from pacehound.model.evidence.machines import HostSilent, More
 from pacehound.model.evidence.phrases import shown_ranks
 from pacehound.model.evidence.waiting import LaunchedFewer
 from pacehound.model.identity import event_id
 from pacehound.model.job_end import JOB_INTERRUPTED
 from streams.hang.hang_watch import HangWatch
 from streams.hang.observations import RootCause
-from streams.hang.thresholds import MOST_TOLD, SETTLE_NS, TOGETHER_ELSEWHERE_NS, TOGETHER_NS
+from streams.hang.thresholds import MOST_TOLD, REPORT_AFTER_NS, SETTLE_NS, TOGETHER_ELSEWHERE_NS, TOGETHER_NS
 from streams.watching.moment import Moment
 from streams.watching.watch import Heard, Said, Watch
 
@@ -33,6 +35,9 @@ _POLITE = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
 
 _DID_NOT_COME = re.compile(r"\bRanks? (\d+(?:, \d+)*) failed to pass monitoredBarrier\b")
 """The words of torch (ProcessGroupGloo.cpp) in the error of rank 0, which collects the others."""
+
+_LOST_A_PEER = re.compile(r"[Cc]onnection (?:closed|reset) by peer|[Ss]ocket [Cc]losed|Broken pipe|remote process exit")
+"""What gloo, torch's store and NCCL (ncclRemoteError) say where the process at the other end has gone."""
 
 _CRASHES = frozenset({signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE})
 
@@ -115,6 +120,7 @@ class ExitWatch(Watch):
             ),
             key=lambda p: p.rank,
         )
+        first = [process for process in first if not _has_lost_a_peer(process)] or first
         ranks = tuple(process.rank for process in first)
         own_fault = tuple(process.rank for process in first if process.signal in _OWN_FAULT)
         if from_outside := self._ended_from_outside(left, first_ns):
@@ -123,7 +129,7 @@ class ExitWatch(Watch):
         culprits: tuple[int, ...] = ()
         if own_fault:
             verdict, culprits = "culprit", own_fault
-        elif len(first) == 1:
+        elif len(first) == 1 and not _has_lost_a_peer(first[0]):
             verdict, culprits = "suspected", ranks
         finding = Finding(
             id=event_id("exit", self._job, self._attempt, ranks),
@@ -152,6 +158,30 @@ class ExitWatch(Watch):
             finding = _explained(finding, missing)
         self._finding = finding
         return [replace(found, version=0) for found in self._look_again(finding, moment)] or [finding]
+
+    def _gone_with_their_host(self, finding: Finding, moment: Moment) -> Finding | None:
+        """The finding where a host fell silent just when the first ones failed, who may all have failed for that."""
+        assert finding.onset is not None
+        onset_ns = finding.onset.time_ns
+        hosts = [
+            host
+            for host, since_ns in moment.silent_since_ns.items()
+            if abs(since_ns - onset_ns) <= REPORT_AFTER_NS and moment.now_ns - since_ns >= REPORT_AFTER_NS
+        ]
+        gone = {rank for host in hosts for rank in moment.ranks_of.get(host, ())}
+        gone = {rank for rank in gone if rank not in self._processes or self._processes[rank].state != "exited"}
+        is_told = any(isinstance(piece, HostSilent) for piece in finding.evidence)
+        if is_told or not gone or finding.verdict == "culprit":
+            return None
+        if not all(_may_have_lost_a_peer(self._processes[rank]) for rank in finding.culprits or finding.candidates):
+            return None
+        return finding.next_version(
+            verdict="suspected",
+            culprits=tuple(sorted(gone)),
+            candidates=(),
+            evidence=(HostSilent(hosts=tuple(sorted(hosts))), *finding.evidence),
+            unseen=("how these ranks ended: their agent went silent with them",),
+        )
 
     def _was_over(self, left: list[ProcessState]) -> bool:
         """Every rank had left the job by itself, and none had calls to make that others have made.
@@ -194,7 +224,11 @@ class ExitWatch(Watch):
             return []
         found = self._hang.disagreement(moment.last_iterations(), finding.onset.time_ns)
         if found is None:
-            return []
+            gone = self._gone_with_their_host(finding, moment) if moment.silent_since_ns else None
+            if gone is None:
+                return []
+            self._finding = gone
+            return [gone]
         self._finding = finding.next_version(
             verdict=found.verdict,
             cause=found.cause,
@@ -212,7 +246,9 @@ class ExitWatch(Watch):
         """
         unheard = self._hang.host_reports.unheard()
         everybody = [process for process in self._processes.values() if process.rank not in unheard]
-        if len(everybody) > 1 and all(
+        # The only one that is heard of, besides silent hosts, may be the last one and not the first.
+        is_last = len(everybody) == 1 and bool(unheard) and everybody[0].signal == signal.SIGKILL
+        if (len(everybody) > 1 or is_last) and all(
             p.state == "exited" and p.signal in _OWN_FAULT and p.since_ns - first_ns <= SETTLE_NS for p in everybody
         ):
             crash = everybody[0].signal if all(p.signal in _CRASHES for p in everybody) else None
@@ -295,6 +331,16 @@ def _deserted(finding: Finding, deserters: list[ProcessState], failed: list[Proc
         ),
         unseen=(),
     )
+
+
+def _has_lost_a_peer(process: ProcessState) -> bool:
+    """By its own last words it fails because somebody else has gone."""
+    return process.signal is None and _LOST_A_PEER.search(process.detail) is not None
+
+
+def _may_have_lost_a_peer(process: ProcessState) -> bool:
+    """It says so, or says nothing of why it fails."""
+    return _has_lost_a_peer(process) or not (process.detail or process.signal in _OWN_FAULT)
 
 
 def _has_succeeded(process: ProcessState) -> bool:

@@ -61,6 +61,23 @@ def test_of_one_job_over_two_hosts_the_killed_rank_is_named_and_every_call_of_al
         calls_are_complete(made, 50, of_all_ranks=False)
 
 
+@pytest.mark.usefixtures("made_store")
+def test_ranks_that_go_with_their_agent_are_named_although_only_the_others_are_seen_to_fail(tmp_path: Path) -> None:
+    """A pod that is evicted: all its processes are killed at once, and its peers find their connections closed."""
+    with cluster(tmp_path) as made:
+        made.start_head()
+        made.start_job(0.05, tmp_path, script=realjob.STEADY)
+        realjob.until("forty iterations", lambda: made.iterations() >= 40, 90, say=made.state)
+        made.hosts[1].kill_all()
+
+        def is_named() -> bool:
+            of_exit = [f for i in made.incidents() for f in i["findings"] if f["kind"] == "exit"]
+            return [(f["verdict"], f["culprits"]) for f in of_exit] == [("suspected", [2, 3])]
+
+        realjob.until("ranks 2 and 3 suspected", is_named, 60, say=made.state)
+        assert made.runs[0].wait(60) != 0
+
+
 @pytest.mark.prove
 @pytest.mark.timed
 def test_one_job_over_two_hosts_has_the_right_ranks_hosts_and_verdict(tmp_path: Path) -> None:

@@ -81,6 +81,8 @@ class EndedFromOutside(Piece, frozen=True, kw_only=True, tag="ended_from_outside
                 f"all {self.n_ranks} ranks crashed within {self.within_s:g} s, by {signal_name(self.signal)}: by what "
                 "all of them do"
             )
+        if self.first_rank is None and self.n_ranks == 1:
+            return "the only rank that was still heard of was killed: from outside, or for what befell the others"
         if self.first_rank is None:
             return f"all {self.n_ranks} ranks were killed within {self.within_s:g} s: from outside"
         return (

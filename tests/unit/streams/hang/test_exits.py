@@ -14,7 +14,7 @@ from pacehound.settings import HangSettings
 from streams.hang.exits import ExitWatch
 from streams.hang.hang_watch import HangWatch
 from streams.hang.observations import RootCause
-from streams.hang.thresholds import SETTLE_NS
+from streams.hang.thresholds import REPORT_AFTER_NS, SETTLE_NS
 from streams.watching.moment import Moment
 from tests.fakes.events import topology
 from tests.fakes.evidence_words import words_of
@@ -152,6 +152,70 @@ def test_who_left_nobody_knows_how_is_not_passed_over_where_others_fail_behind_i
     assert ("rank 2 (pid 102) was" in words and "how rank 2 ended" in words) == (2 in candidates)
     if verdict == "suspected":
         assert words_of(finding) == ("rank 2 (pid 102) was the first to leave: it left without a word, nobody saw how",)
+
+
+RESET = "RuntimeError: [pair.cc:545] Read error [10.0.0.2]:5342: Connection reset by peer"
+REMOTE = "DistBackendError: NCCL error in: NCCLUtils.cpp:77, remote process exited or there w"
+
+
+def beside_a_host(silent_since_s: float | None, *, details: dict[int, str], **left: int) -> list[Any]:
+    """What is said, one after the other, of ranks of host h that leave at second 10; ranks 2 and 3 are on another."""
+    watch = ExitWatch("j", 0, HeldUp(None))
+    at = sample(10 * SECOND_NS, **left)
+    processes = tuple(replace(p, detail=details.get(p.rank, "")) for p in at.processes if p.rank < 2)
+    watch.hear(replace(at, processes=processes), 5)
+    silent = {} if silent_since_s is None else {"other": int(silent_since_s * SECOND_NS)}
+    moments = [
+        Moment(
+            now_ns=10 * SECOND_NS + after_ns, step=5, ranks_of={"h": (0, 1), "other": (2, 3)}, silent_since_ns=silent
+        )
+        for after_ns in (SETTLE_NS, SECOND_NS + REPORT_AFTER_NS, 2 * SECOND_NS + REPORT_AFTER_NS)
+    ]
+    return [said for moment in moments for said in watch.on_tick(moment)]
+
+
+@pytest.mark.parametrize("detail", [RESET, REMOTE])
+def test_who_fails_because_a_peer_has_gone_is_not_suspected(detail: str) -> None:
+    (found,) = beside_a_host(None, details={0: detail}, rank0=1)
+    assert (found.verdict, found.culprits, found.candidates) == ("unknown", (), (0,))
+
+
+def test_of_two_that_leave_together_the_one_that_has_not_lost_the_other_is_suspected() -> None:
+    (found,) = beside_a_host(None, details={0: RESET, 1: "ValueError: no data"}, rank0=1, rank1=1)
+    assert (found.verdict, found.culprits) == ("suspected", (1,))
+
+
+@pytest.mark.parametrize("details", [{0: RESET, 1: RESET}, {0: RESET}, {}], ids=["both say so", "one does", "none"])
+def test_ranks_that_go_with_their_agent_are_suspected_of_what_the_others_fail_for(details: dict[int, str]) -> None:
+    """A pod that is evicted: its peers find their connections closed, and nobody tells of the pod's own ranks."""
+    first, then = beside_a_host(9.5, details=details, rank0=1, rank1=1)
+    assert (first.verdict, first.culprits) in (("unknown", ()), ("suspected", (1,)))
+    assert (then.verdict, then.culprits, then.id) == ("suspected", (2, 3), first.id)
+    assert words_of(then)[0].startswith("nothing has been heard from other")
+    assert any("exit code 1" in words for words in words_of(then))
+
+
+@pytest.mark.parametrize(
+    ("silent_since_s", "detail"),
+    [(9.5, "ValueError: no data"), (-60.0, RESET)],
+    ids=["who fails has a reason of its own", "the agent had gone long before"],
+)
+def test_a_host_that_is_silent_for_another_reason_is_not(silent_since_s: float, detail: str) -> None:
+    (found,) = beside_a_host(silent_since_s, details={0: detail}, rank0=1)
+    assert found.culprits in ((), (0,))
+
+
+def test_the_last_rank_that_is_heard_of_and_killed_is_not_the_one_to_blame() -> None:
+    """The launcher ends it when the others are gone."""
+    hang = HeldUp(None)
+    hang.host_reports.host_of.update({0: "h", 1: "other"})
+    hang.host_reports.silent = frozenset({"other"})
+    watch = ExitWatch("j", 0, hang)
+    at = sample(40 * SECOND_NS, rank0=KILLED)
+    watch.hear(replace(at, processes=at.processes[:1]), 5)
+    (found,) = watch.on_tick(Moment(now_ns=40 * SECOND_NS + SETTLE_NS, step=5))
+    assert (found.verdict, found.culprits) == ("unknown", ())
+    assert words_of(found)[0].startswith("the only rank that was still heard of was killed")
 
 
 class Job:
