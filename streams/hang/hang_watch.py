@@ -250,8 +250,8 @@ class HangWatch(Watch):
             return []  # a job that is being ended has nobody left to wait for
         has_moved = self._moves.advanced_ns > 0
         quiet = bool(has_moved.any()) and max(int(self._moves.advanced_ns.max()), finished_ns) <= before_ns
-        # Somebody has to have said of late that it stands.
-        quiet &= int(self._table.column("reported_ns").max(initial=0)) >= now_ns - CURRENT_NS
+        # Somebody has to have said of late that it stands, and not only once before that it still moved.
+        quiet &= int(self._table.column("reported_ns").max(initial=0)) >= max(now_ns - CURRENT_NS, before_ns)
         is_leaving = n_exited > 0 or self._has_closed
         if not stuck and (not quiet or is_leaving or step is None):
             return []
