@@ -180,6 +180,21 @@ def test_who_is_slow_for_forty_steps_from_early_on_is_named_and_relieved(from_st
     assert from_step + 38 <= last.relief.step <= from_step + 41
 
 
+@pytest.mark.parametrize("from_step", [8, 14, 22])
+def test_where_half_of_the_peers_become_slow_their_own_first_iterations_tell(from_step: int) -> None:
+    halves = {"layout": Layout(tp=2, dp=2), "ranks_per_host": 2, "source": C10D_GLOO}
+    (found, *_, last) = findings(
+        SlowCompute(ranks=(1, 3), factor=1.8, from_step=from_step, to_step=75), iterations=120, **halves
+    )
+    assert (found.verdict, found.cause, found.culprits, last.id) == ("suspected", "S1", (1, 3), found.id)
+    assert found.onset is not None
+    assert found.onset.step in (from_step, from_step + 1)
+    assert any("do not tell which of them is slow" in words for words in found.unseen)
+    assert last.relief is not None
+    assert last.relief.step is not None
+    assert 73 <= last.relief.step <= 77
+
+
 LONE = {"layout": Layout(dp=4), "ranks_per_host": 1, "source": DEVICE_TIMES}
 
 
@@ -254,6 +269,13 @@ def test_ranks_that_wait_for_each_other_in_calls_that_nobody_sees_are_no_culprit
     """Rank 9 is slow; rank 8 comes as late, for it waits for it in a call that is not seen."""
     found = findings(always(9), source=UNSEEN_TP)
     assert all(finding.verdict != "culprit" for finding in found)
+
+
+def test_two_pairs_that_wait_so_are_no_culprits_either() -> None:
+    found = findings(always(9), always(2), source=UNSEEN_TP)
+    assert {finding.culprits for finding in found} == {(2, 3, 8, 9)}
+    assert {finding.verdict for finding in found} == {"suspected"}
+    assert all(any("they move together" in words for words in finding.unseen) for finding in found)
 
 
 def test_launches_alone_name_nobody() -> None:

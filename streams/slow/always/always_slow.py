@@ -3,8 +3,8 @@
 Ranks that play the same part (`peers`) do the same work. One whose own time stays above theirs (`standing_apart`), and
 on the critical path lengthens the iterations by `slow.min_change`, is slow; so is a communicator or pair whose
 transfers take longer than those of its kind. What becomes slow while the level is learnt is looked for without the
-first iterations. What becomes slow later has a quiet time before it, and is for `SlowWatch`, whose measurements are
-used here.
+first iterations, and against these (`grown`). What becomes slow later has a quiet time before it, and is for
+`SlowWatch`, whose measurements are used here.
 """
 
 from __future__ import annotations

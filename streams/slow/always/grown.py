@@ -1,8 +1,8 @@
-"""Ranks that become slow while the level is learnt and have no peers: they are held against their own first iterations.
+"""Ranks that become slow while the level is learnt and whom no peers tell: held against their own first iterations.
 
-The only rank of a stage cannot be told from its stage's work by others. What it did before tells: where the iterations
-have become longer for good, and that rank's own time has grown by as much, it is suspected. No more than that, for the
-few iterations before it are no level.
+The only rank of a stage cannot be told from its stage's work by others, and of two halves none is the slow one. What
+they did before tells: where the iterations have become longer for good, and a rank's own time has grown by as much, it
+is suspected. No more than that, for the few iterations before it are no level.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def grown_ranks(
 ) -> AlwaysSlow | None:
     """Those whose own time makes the iterations from the `first` on longer than those before by `min_change`.
 
-    Nothing where too few came before, where the longer ones are not clear of them, where somebody with peers or more
-    work would be the answer, or where the machine may be or has yet to be read. `keys` as in `attribute`.
+    Nothing where too few came before, where the longer ones are not clear of them, where more work would be the
+    answer, or where the machine may be or has yet to be read. `keys` as in `attribute`.
     """
     quiet, slow = records[1:first], records[first:]
     before_s, after_s = typical_s(quiet), typical_s(slow)
@@ -46,11 +46,14 @@ def grown_ranks(
     found = attribute(slow, quiet, keys, observed, onset_ns)
     found = weighed_by_crowd(found, ranks.tolist(), onset_ns, magnitude, observed)
     at = np.flatnonzero(np.isin(ranks, found.culprits))
-    if not len(at) or found.awaits_processors or any(len(parts.of_part(int(number))) > 1 for number in parts.part[at]):
+    if not len(at) or found.awaits_processors:
         return None
     own_ns, usual_ns = columns_of(slow, "own_ns", ranks[at]), np.median(columns_of(quiet, "own_ns", ranks[at]), axis=0)
     level = Level(before_s=before_s, after_s=after_s, since_step=slow[0].step)
-    few = f"what was usual before: the {len(quiet)} iterations before it are few, and no other rank does the same work"
+    is_alone = all(len(parts.of_part(int(number))) == 1 for number in parts.part[at])
+    few = f"what was usual before: the {len(quiet)} iterations before it are few, and " + (
+        "no other rank does the same work" if is_alone else "others of the same work do not tell which of them is slow"
+    )
     found = replace(found, verdict="suspected", evidence=merged((level,), found.evidence), unseen=(*found.unseen, few))
     return AlwaysSlow(
         found,

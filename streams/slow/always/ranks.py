@@ -203,14 +203,15 @@ def _spread_ns(chosen: BoolArray, against: AgainstPeers, parts: Parts) -> float:
 
 
 def _move_together(chosen: BoolArray, against: AgainstPeers, parts: Parts) -> bool:
-    """No communicator of few ranks ties those that are chosen, and their own times go up and down together."""
+    """No communicator of few ranks ties those that are chosen, and own times of most go up and down with another's."""
     at = np.flatnonzero(chosen)
     n_part = max(int((parts.part == number).sum()) for number in np.unique(parts.part[at]).tolist())
     if any(len(members) < n_part and np.isin(members, at).sum() > 1 for members in parts.communicators):
         return False
     moves = against.over_time[:, at] - against.level[at]
     correlation = np.asarray(np.corrcoef(moves, rowvar=False))
-    return float(np.median(correlation[~np.eye(len(at), dtype=np.bool_)])) >= TIED
+    np.fill_diagonal(correlation, -1.0)
+    return float(np.median(correlation.max(axis=1))) >= TIED
 
 
 def _weighed_by_processors(

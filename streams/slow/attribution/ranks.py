@@ -107,8 +107,8 @@ def slow_ranks(
         OnPath(ranks=culprits, n_on_path=on_path, n_iterations=len(slow)),
     )
     found = Attribution("slow", "culprit", "S1", culprits, evidence=evidence)
-    limit = most_culprits(len(growth.ranks))
-    if len(culprits) > limit:
+    are_many = len(culprits) > most_culprits(len(growth.ranks))
+    if are_many and not _are_a_host(culprits, observed):
         many = NobodyApart(growth="is of many ranks", n_ranks=len(culprits), of=len(growth.ranks))
         return Attribution("slow", "unknown", None, candidates=culprits, evidence=(*evidence, many))
     tied = tied_ranks(slow, quiet, growth, chosen, keys, observed)
@@ -121,7 +121,16 @@ def slow_ranks(
     # It does for all what the others have not to do: slow storage may be why, and this rank is not.
     if culprits == (int(growth.ranks[0]),) and (stack := observed.busy_in(culprits[0], slow[0].time_ns)):
         return replace(found, verdict="unknown", culprits=(), candidates=culprits, evidence=(*evidence, *stack))
+    if are_many:
+        words = f"whether it is the host or the work of its ranks: they are {len(culprits)} of {len(growth.ranks)}"
+        found = replace(found, verdict="suspected", unseen=(words,))
     return _with_link(weighed(found, slow, growth.ranks, observed), named, growth, slow)
+
+
+def _are_a_host(ranks: Sequence[int], observed: Observations) -> bool:
+    """All ranks of one host, and no others."""
+    hosts = {observed.hosts.get(rank, "") for rank in ranks}
+    return len(hosts) == 1 and "" not in hosts and sum(host in hosts for host in observed.hosts.values()) == len(ranks)
 
 
 def _with_link(
