@@ -75,7 +75,7 @@ class Draw:
         return bool(self.rng.random() < 0.5)
 
     def ranks(self, most: int = 3) -> tuple[int, ...]:
-        n = int(self.rng.integers(1, most + 1))
+        n = int(self.rng.integers(1, min(most, self.layout.world_size // 2) + 1))
         return tuple(sorted(self.rng.choice(self.layout.world_size, n, replace=False).tolist()))
 
     def one(self, choices: Sequence[Any]) -> Any:
