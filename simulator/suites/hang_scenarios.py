@@ -67,9 +67,7 @@ def wrong_call(draw: Draw) -> Injected | None:
     fault = WrongCall(rank=rank, step=draw.step, what=what, kind=kind)
     has_rows = draw.source.rows == "all"
     if what in ("op", "larger", "smaller"):
-        if what != "op" and kind == "dp" and draw.base.is_sharded:
-            mark = may("the last call of a step is an all_gather, in which sizes may differ")
-        elif not draw.sees_open and (not has_rows or draw.has_drops):
+        if not draw.sees_open and (not has_rows or draw.has_drops):
             mark = may("no signature of the call is seen, or its row may be the one that was lost")
         elif has_rows:
             mark = must(NAMED, "its call differs from its peers', and from its own in earlier iterations")

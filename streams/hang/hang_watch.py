@@ -52,6 +52,7 @@ from streams.hang.wait_graph import WaitGraph, open_for, wait_graph
 from streams.hang.wording import call_of, waits_of
 from streams.rounds.divergence import LastIterations
 from streams.rounds.round_table import RoundTable, joined
+from streams.rounds.signatures import packed, usually_equal_op
 from streams.watching.moment import Moment
 from streams.watching.waking import hang_wakes
 from streams.watching.watch import Heard, Said, Watch
@@ -190,13 +191,21 @@ class HangWatch(Watch):
             known[met.seq] = met
 
     def mismatches(self, since_ns: int | None = None) -> Mapping[tuple[str, int], Mapping[int, CallSignature]]:
-        """The first mismatches of each communicator, all or those since a time."""
+        """The first mismatches of each communicator: those since a time, or all that may hold somebody up.
+
+        An all_gather of sizes that differ does not when all have completed it.
+        """
         return {
             (communicator, seq): dict(found.called)
             for communicator, rounds in self._mismatches.items()
             for seq, found in rounds.items()
-            if since_ns is None or since_ns <= found.time_ns
+            if (self._may_hold_up(found) if since_ns is None else since_ns <= found.time_ns)
         }
+
+    def _may_hold_up(self, met: SignatureMismatch) -> bool:
+        ranks = [rank for rank, _ in met.called]
+        is_of_sizes = usually_equal_op(np.array([packed(signature) for _, signature in met.called], np.int64))
+        return not (is_of_sizes and self._table.have_completed(met.communicator, ranks, met.seq))
 
     def _on_progress(self, progress: Progress, step: int | None) -> list[Finding]:
         """How far the ranks of one host are on one communicator; a hang ends when somebody who waited moves on."""
@@ -349,9 +358,11 @@ class HangWatch(Watch):
         frozen_ns = old.detected.time_ns if old.detected else None
         found = self._root_cause(graph, iterations(), frozen_ns=frozen_ns)
         pages = old.pages or self._pages(old.onset.time_ns if old.onset else now_ns, now_ns)
-        # Calls that time out are given up: that nobody is in one any more says less than in which of them they stood.
-        have_given_up = graph.oldest() is None and isinstance(old.evidence[0], Waiting)
-        if _says_more(found, hang.found) and not (have_given_up and found.verdict == old.verdict):
+        # Calls that time out, or whose ranks are ended, are given up: who is in none then says less than in which of
+        # them all stood. Only what is proven, or calls that come to light then, tell more.
+        have_given_up = isinstance(old.evidence[0], Waiting) and not set(hang.ranks) <= set(graph.standing)
+        tells = found.verdict != old.verdict and (found.verdict == "culprit" or found.cause == "H2")
+        if _says_more(found, hang.found) and (tells or not have_given_up):
             new = self._finding(found, graph, now_ns, old.onset.step if old.onset else None, unseen)
             hang.found = found
             hang.finding = replace(

@@ -57,7 +57,8 @@ def _first_disagreement(observed: HangObservations) -> tuple[str, int, Disagreem
         for rank in sequence.ranks:
             open_call = observed.table.open_call(call.sequence, rank, call.seq)
             if open_call is not None:
-                met.setdefault(key, {})[rank] = signature_of(open_call)
+                # What is known of a mismatch may have a size besides.
+                met.setdefault(key, {}).setdefault(rank, signature_of(open_call))
         since.setdefault(key, call.since_ns)
     for key in sorted(met, key=lambda key: (since[key], key[1], key[0])):
         sides = disagreement(met[key])

@@ -186,6 +186,11 @@ class ProgressTable:
         calls = () if slot is None else self._open.get(slot, ())
         return next((call for call in calls if call.seq == seq), None)
 
+    def have_completed(self, communicator: str, ranks: Iterable[int], seq: int) -> bool:
+        """Whether all of these have completed that collective of a communicator."""
+        slots = self._collective.get(communicator, {})
+        return all(rank in slots and self._items.completed[slots[rank]] >= seq for rank in ranks)
+
     def behind(self, *, in_collectives: bool = False) -> tuple[int, ...]:
         """Ranks that have launched fewer calls than another member of a sequence, where all calls are seen.
 

@@ -234,7 +234,7 @@ static bool stands_out(const struct series *s, const double *known, int64_t n_kn
         return true;
     /* Of a job that is young there are no four windows as long: shorter ones stray further, so they may be asked. */
     int64_t n = smaller_of(n_after, n_known / 4);
-    return change >= LARGE && n >= MIN_AFTER && change >= FAR_BEYOND * highest_stray(known, n_known, n, m->level);
+    return change >= LARGE && n >= LEARN_ROWS / 4 && change >= FAR_BEYOND * highest_stray(known, n_known, n, m->level);
 }
 
 /* The recent rows after the first `n_before` are healthy, and all that is known of that. */

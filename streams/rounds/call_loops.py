@@ -17,9 +17,9 @@ from streams import native_loops
 from streams.arrays_in_c import column, pointer, pointers
 from streams.rounds.signatures import (
     ALGORITHM_AT,
+    COMPARED_COUNTS,
     COUNT_AT,
     DTYPE_AT,
-    EQUAL_COUNTS,
     N_COUNTS,
     PROTOCOL_AT,
     REDOP_AT,
@@ -88,7 +88,7 @@ class _Tally(ctypes.Structure):
     _fields_ = (("n_backward", _COUNT), ("n_pairs", _COUNT), ("n_transfers", _COUNT))
 
 
-_OF_OPS = [np.array([op in some for op in OPS], np.bool_) for some in (EQUAL_COUNTS, REDUCING, ROOTED)]
+_OF_OPS = [np.array([op in some for op in OPS], np.bool_) for some in (COMPARED_COUNTS, REDUCING, ROOTED)]
 _WIDTHS = np.array(DTYPE_BYTES, np.int64)
 _OF_ROUNDS = np.array([ALGORITHMS.index(one) if one in ALGORITHMS else 0 for one in CALL_ALGORITHMS], np.int8)
 _MEANINGS = _MeaningsInC(

@@ -279,8 +279,12 @@ class CommunicatorOperator:
             self._collectives.begin_anew(launched + 1)
         skipped = self._collectives.skipped_rounds
         told = replace(progress, skipped_rounds=skipped) if skipped else progress
-        mismatches = self._mismatches.in_open(progress, self._collectives)
+        mismatches = self._mismatches.in_open(progress, self._collectives, sees_ends=self._sees_ends())
         return [*mismatches, told]
+
+    def _sees_ends(self) -> bool:
+        """Rows have come, with ends."""
+        return bool(self._source) and Sees.END in self._sees
 
     def advance(self) -> list[StageOneEvent]:
         """Rounds and iterations that are over by what was promised, and up to when that is all."""
@@ -330,7 +334,7 @@ class CommunicatorOperator:
             for part in closed:
                 if part is not None:
                     events.append(self._rounds(part))
-                    events += self._mismatches.in_closed(part)
+                    events += self._mismatches.in_closed(part, sees_ends=self._sees_ends())
         # A job may send between thousands of pairs of one communicator, and hundreds of hosts promise each second.
         pairs = self._of_calls.to_look_at(everything=has_risen)
         events += self._complete_of_pairs(pairs)

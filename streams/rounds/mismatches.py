@@ -1,4 +1,8 @@
-"""Rounds of one communicator in which ranks have met with different calls, closed or still open."""
+"""Rounds of one communicator in which ranks have met with different calls, closed or still open.
+
+An all_gather may be meant to have a size of its own on each rank. Where one with different sizes has ended on all of
+them its sizes are no mismatch, then nor later; until then they are, for most have equal ones and must.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,8 @@ import numpy as np
 
 from pacehound.model.events import CallSignature, Progress, SignatureMismatch, Topology
 from streams.rounds.assembly import ClosedRounds, RoundGrid
-from streams.rounds.signatures import agree, disagreement, signature_of, unpacked
+from streams.rounds.signatures import agree, compared_signature_of, disagreement, unpacked, usually_equal_op
+from streams.rounds.signatures import packed as packed_of
 
 MAX_REPORTED = 64
 """Once ranks are out of step every later round differs: the first ones are what matters."""
@@ -16,6 +21,10 @@ MAX_REPORTED = 64
 OPEN_FOR_NS = 1_000_000_000
 """A call that is not over is compared with those of others when it has lasted so long (derived: nothing is called a
 hang before ten times that, and of a job that goes on every rank is in some call at every promise)."""
+
+
+UNEVEN_FOR_NS = 10_000_000_000
+"""The same where only sizes differ that may (chosen: of those that are meant to, nearly all are over by then)."""
 
 
 class MismatchWatch:
@@ -31,6 +40,7 @@ class MismatchWatch:
         self._open_calls: dict[int, dict[int, tuple[CallSignature, int]]] = {}
         self._open_seqs: dict[int, tuple[int, ...]] = {}
         self._reported: dict[int, int] = {}  # by sequence number, how many ranks it named
+        self._uneven: set[str] = set()  # operations that have ended although sizes differed
 
     def __getstate__(self) -> dict[str, Any]:
         """Open calls as columns, if there are any; which ranks they are of says in which each rank is."""
@@ -56,16 +66,24 @@ class MismatchWatch:
                 seqs.setdefault(rank, []).append(seq)
         self._open_seqs = {rank: tuple(of_rank) for rank, of_rank in seqs.items()}
 
-    def in_closed(self, closed: ClosedRounds) -> list[SignatureMismatch]:
-        """Closed rounds in which ranks met with different calls."""
+    def in_closed(self, closed: ClosedRounds, *, sees_ends: bool) -> list[SignatureMismatch]:
+        """Closed rounds in which ranks met with different calls.
+
+        Where no ends are seen (`sees_ends`) nothing tells sizes that are meant to differ.
+        """
         found: list[SignatureMismatch] = []
         for at in closed.disagreeing().tolist():
             packed = closed.signature[at]
+            if op := usually_equal_op(packed[packed > 0]):
+                if (closed.end_ns[at] > 0).all():
+                    self._uneven.add(op)
+                if op in self._uneven or not sees_ends:
+                    continue
             called = {self._members[column]: unpacked(int(packed[column])) for column in np.flatnonzero(packed)}
             found += self._mismatch(int(closed.seq[at]), called, int(closed.arrival_ns[at].max()))
         return found
 
-    def in_open(self, progress: Progress, collectives: RoundGrid) -> list[SignatureMismatch]:
+    def in_open(self, progress: Progress, collectives: RoundGrid, *, sees_ends: bool) -> list[SignatureMismatch]:
         """Rounds in which ranks of this host have been for a while, and others called something else, or have left."""
         for theirs in progress.ranks:
             for seq in self._open_seqs.pop(theirs.rank, ()):
@@ -80,7 +98,7 @@ class MismatchWatch:
             if calls:
                 self._open_seqs[theirs.rank] = tuple(dict.fromkeys(call.seq for call in calls))
             for call in calls:
-                self._open_calls.setdefault(call.seq, {})[theirs.rank] = (signature_of(call), call.launch_ns)
+                self._open_calls.setdefault(call.seq, {})[theirs.rank] = (compared_signature_of(call), call.launch_ns)
         found: list[SignatureMismatch] = []
         for seq in sorted({seq for theirs in progress.ranks for seq in self._open_seqs.get(theirs.rank, ())}):
             packed = collectives.signatures_at(seq)
@@ -94,7 +112,12 @@ class MismatchWatch:
                 continue
             called = {self._members[column]: unpacked(int(packed[column])) for column in gone}
             called |= {rank: signature for rank, (signature, _) in calls_at.items()}
-            found += self._mismatch(seq, called, max(launch_ns for _, launch_ns in calls_at.values()))
+            latest_ns = max(launch_ns for _, launch_ns in calls_at.values())
+            op = usually_equal_op(np.array(list(map(packed_of, called.values())), np.int64))
+            is_young = progress.time_ns - latest_ns < UNEVEN_FOR_NS
+            if op and (op in self._uneven or not sees_ends or is_young):
+                continue
+            found += self._mismatch(seq, called, latest_ns)
         return found
 
     def _mismatch(self, seq: int, called: dict[int, CallSignature], time_ns: int) -> list[SignatureMismatch]:

@@ -11,11 +11,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
+import numpy as np
+import numpy.typing as npt
+
 from pacehound.model.codes import ALGORITHMS, DTYPES, OPS, PROTOCOLS, REDOPS
 from pacehound.model.events import CallSignature, OpenCall
 
-# all_gather, reduce_scatter, gather and scatter have variants with a size of their own on each rank, all_to_all too.
+Int64Array = npt.NDArray[np.int64]
+
+# gather and scatter have variants with a size of their own on each rank, all_to_all too.
 EQUAL_COUNTS = frozenset({"all_reduce", "broadcast", "reduce"})
+# Most calls of these are as large on every rank, and must be; some are meant to differ, and end all the same.
+USUALLY_EQUAL = frozenset({"all_gather", "reduce_scatter"})
+COMPARED_COUNTS = EQUAL_COUNTS | USUALLY_EQUAL
 REDUCING = frozenset({"all_reduce", "reduce", "reduce_scatter"})
 ROOTED = frozenset({"broadcast", "reduce", "gather", "scatter"})
 
@@ -28,6 +36,7 @@ ALGORITHM_AT = REDOP_AT + _REDOP_BITS
 PROTOCOL_AT = ALGORITHM_AT + _ALGORITHM_BITS
 ROOT_AT = PROTOCOL_AT + _PROTOCOL_BITS
 COUNT_AT = ROOT_AT + _ROOT_BITS
+_SIZE = ((1 << _DTYPE_BITS) - 1) << DTYPE_AT | ((1 << _COUNT_BITS) - 1) << COUNT_AT
 N_COUNTS = (1 << _COUNT_BITS) - 1
 """Counts are kept modulo this, so that two that differ by a multiple of it look alike."""
 
@@ -82,11 +91,31 @@ def signature_of(call: OpenCall) -> CallSignature:
     return _signature(call.op, call.count, call.dtype, call.redop, call.peer, call.algorithm, call.protocol)
 
 
+def compared_signature_of(call: OpenCall) -> CallSignature:
+    """The same, with the size also where it is usually equal: as rows have it.
+
+    >>> compared_signature_of(OpenCall(seq=0, op="all_gather", count=77, dtype="float32", launch_ns=0)).count
+    77
+    """
+    return _signature(
+        call.op, call.count, call.dtype, call.redop, call.peer, call.algorithm, call.protocol, COMPARED_COUNTS
+    )
+
+
 @lru_cache(KNOWN_SIGNATURES, typed=True)
-def _signature(op: str, count: int, dtype: str, redop: str, peer: int, algorithm: str, protocol: str) -> CallSignature:
+def _signature(
+    op: str,
+    count: int,
+    dtype: str,
+    redop: str,
+    peer: int,
+    algorithm: str,
+    protocol: str,
+    counted: frozenset[str] = EQUAL_COUNTS,
+) -> CallSignature:
     if op in ("send", "recv"):
         return CallSignature("send/recv")
-    has_count = op in EQUAL_COUNTS
+    has_count = op in counted
     return CallSignature(
         op,
         count=count if has_count else -1,
@@ -148,6 +177,22 @@ def disagreement(signatures: Mapping[int, CallSignature]) -> Disagreement | None
         return None
     ordered = sorted(sides.items(), key=lambda side: (-len(side[1]), side[0]))
     return Disagreement(sides=tuple((signature, tuple(ranks)) for signature, ranks in ordered))
+
+
+def usually_equal_op(packed: Int64Array) -> str:
+    """The operation of calls that differ in nothing but a size which may differ; empty where they do in more.
+
+    `packed` are their numbers.
+
+    >>> some = [CallSignature("all_gather", 8, "int8"), CallSignature("all_gather", 4, "int8")]
+    >>> usually_equal_op(np.array(list(map(packed, some))))
+    'all_gather'
+    >>> usually_equal_op(np.array(list(map(packed, [some[0], CallSignature("all_gather", 4, root=1)]))))
+    ''
+    """
+    rest = packed & ~_SIZE
+    op = OPS[int(rest[0]) & ((1 << _OP_BITS) - 1)]
+    return op if op in USUALLY_EQUAL and bool((rest == rest[0]).all()) else ""
 
 
 def agree(a: CallSignature, b: CallSignature) -> bool:

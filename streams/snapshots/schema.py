@@ -85,7 +85,7 @@ from streams.snapshots.codec import StateCodec
 from streams.whatif.price_watch import PriceWatch
 from streams.whatif.straggling import PricedWindow, Straggling
 
-SCHEMA_VERSION = 19
+SCHEMA_VERSION = 20
 
 _PLAIN: dict[type, str] = {
     StageOne: "_lateness_ns _shared communicator is_closed _host _patience",
@@ -105,7 +105,7 @@ _PLAIN: dict[type, str] = {
     RoundGrid: (
         "n_ranks duplicate_rows late_rows missing_rows skipped_rounds _base _first_seen _length _has_new_rows _lines"
     ),
-    MismatchWatch: "_job _attempt _communicator _members _open_calls _reported",
+    MismatchWatch: "_job _attempt _communicator _members _open_calls _reported _uneven",
     IterationTracker: (
         "_job _attempt _communicator _members _lateness_ns _open _first_ns _previous _last_marker _told_step _behind "
         "_last_pause_ns _planned _planned_since_last incomplete backward"

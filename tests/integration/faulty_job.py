@@ -60,6 +60,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--timeout-s", type=float, default=60.0, help="of the process groups")
     parser.add_argument("--piped-bytes", type=int, default=0, help="each rank sends so much to the next one")
     parser.add_argument("--reduced-bytes", type=int, default=0, help="all ranks reduce so much more")
+    parser.add_argument("--gathers-in", default="", help="a group that gathers at the end of the plan, too")
     parser.add_argument("--interface", default="", help="whose network becomes narrow")
     parser.add_argument("--seed", type=int, default=0)
     return parser.parse_args()
@@ -198,7 +199,7 @@ def main() -> None:
         is_struck = rank in options.who and step == options.since
         if is_struck and options.fault in ONCE:
             ONCE[options.fault](options)
-        plan = list(PLAN)
+        plan = [*PLAN, *([Planned(options.gathers_in, "all_gather", 512)] if options.gathers_in else [])]
         if is_struck and options.fault in CALLS:
             plan = CALLS[options.fault](plan, options.place)
         if options.piped_bytes:

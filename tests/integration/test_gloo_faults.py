@@ -141,6 +141,9 @@ CASES = (
     Case("smaller all_reduce", ("smaller", *HUNG, "--place", 1), MISMATCH),
     Case("larger all_reduce, in a pair", ("larger", *HUNG, "--place", 0), MISMATCH),
     Case("smaller all_reduce, in a pair", ("smaller", *HUNG, "--place", 0), MISMATCH),
+    Case("larger all_gather", ("larger", *HUNG, "--place", 5, "--gathers-in", "world"), MISMATCH),
+    Case("smaller all_gather", ("smaller", *HUNG, "--place", 5, "--gathers-in", "world"), MISMATCH),
+    Case("larger all_gather, in a pair", ("larger", *HUNG, "--place", 5, "--gathers-in", "tp"), MISMATCH),
     Case("two groups in opposite order", ("swaps", *HUNG, "--place", 0), MISMATCH),
     Case("two groups of the same ranks in opposite order", ("swaps", *HUNG, "--place", 3), MISMATCH),
     Case(

@@ -9,7 +9,16 @@ import pytest
 
 from pacehound.model.calls import Sees
 from pacehound.model.digests import digests_of
-from pacehound.model.events import Finding, HostEvidence, OpenCall, Progress, RankProgress, RankStack
+from pacehound.model.events import (
+    CallSignature,
+    Finding,
+    HostEvidence,
+    OpenCall,
+    Progress,
+    RankProgress,
+    RankStack,
+    SignatureMismatch,
+)
 from pacehound.model.rounds import Rounds
 from pacehound.settings import HangSettings
 from streams.hang.hang_watch import HangWatch
@@ -163,3 +172,48 @@ def test_what_a_rank_did_before_it_moved_on_accuses_it_of_nothing() -> None:
     assert made.host_reports.outside_of_calls(0) is not None
     made.hear(completed(6, 3 * S), 10)
     assert made.host_reports.outside_of_calls(0) is None
+
+
+def test_the_last_word_of_ranks_that_still_moved_is_no_standstill_when_their_agent_has_gone() -> None:
+    """Whatever `hang.suspect_after_s` is: that nobody has been heard of since says nothing of what they do."""
+    made = HangWatch("j", 0, HangSettings(suspect_after_s=2.0))
+    made.hear(topology(), None)
+    made.hear(completed(5, S), 10)
+    assert said(made, 4 * S, S) == []
+    made.hear(completed(5, 4 * S), 10)
+    (found,) = said(made, 5 * S, S)
+    assert found.kind == "hang"
+
+
+@pytest.mark.parametrize(("op", "is_over"), [("all_gather", True), ("all_reduce", False)])
+def test_an_all_gather_of_different_sizes_that_all_have_completed_holds_nobody_up(op: str, is_over: bool) -> None:
+    made = HangWatch("j", 0, HangSettings())
+    made.hear(topology(), None)
+    called = ((0, CallSignature(op, 8, "int8")), (1, CallSignature(op, 4, "int8")))
+    made.hear(SignatureMismatch(job="j", attempt=0, time_ns=S, communicator="world", seq=5, called=called), 10)
+    made.hear(completed(4, S), 10)
+    assert set(made.mismatches()) == {("world", 5)}
+    made.hear(completed(5, 2 * S), 10)
+    assert set(made.mismatches()) == (set() if is_over else {("world", 5)})
+    assert set(made.mismatches(0)) == {("world", 5)}, "who left since may have left for it"
+
+
+def test_who_gives_up_its_call_when_the_job_is_ended_is_not_one_that_never_entered() -> None:
+    """All stood in it; some are ended a moment before the others."""
+    made = HangWatch("j", 0, HangSettings(suspect_after_s=2.0))
+    made.hear(topology(members=(0, 1, 2), host_ranks=(0, 1, 2), world_size=3), None)
+
+    def standing(time_ns: int, *ranks: int) -> Progress:
+        call = OpenCall(seq=0, op="all_reduce", count=4, dtype="float32", launch_ns=S)
+        of_ranks = tuple(
+            RankProgress(rank=rank, last_launched=0, last_completed=-1, open=(call,) if rank in ranks else ())
+            for rank in range(3)
+        )
+        return replace(progress(time_ns), ranks=of_ranks)
+
+    for time_ns in (11 * S // 10, 4 * S):
+        made.hear(standing(time_ns, 0, 1, 2), 10)
+    (found,) = said(made, 5 * S, 0)
+    assert (found.verdict, found.culprits) == ("unknown", ())
+    made.hear(standing(6 * S, 0, 1), 10)
+    assert said(made, 7 * S, 0) == []

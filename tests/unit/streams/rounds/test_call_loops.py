@@ -16,7 +16,7 @@ from pacehound.model.events import CallSignature
 from pacehound.model.flushes import ALWAYS, COLUMNS
 from pacehound.model.rounds import ALGORITHMS as OF_ROUNDS
 from streams.rounds.call_loops import ready
-from streams.rounds.signatures import EQUAL_COUNTS, REDUCING, ROOTED, packed
+from streams.rounds.signatures import COMPARED_COUNTS, REDUCING, ROOTED, packed
 
 TIME = st.sampled_from([0, 1, 5, 9]) | st.integers(-(2**63), 2**63 - 1)
 RATE = st.sampled_from([math.nan, 0.0, 2.5, math.inf])
@@ -50,8 +50,8 @@ def signature_of(row: dict[str, Any]) -> int:
     return packed(
         CallSignature(
             op,
-            count=row["count"] if op in EQUAL_COUNTS else -1,
-            dtype=DTYPES[row["dtype"]] if op in EQUAL_COUNTS else "",
+            count=row["count"] if op in COMPARED_COUNTS else -1,
+            dtype=DTYPES[row["dtype"]] if op in COMPARED_COUNTS else "",
             redop=REDOPS[row["redop"]] if op in REDUCING else "",
             root=row["peer"] if op in ROOTED else -1,
             algorithm=ALGORITHMS[row["algorithm"]],

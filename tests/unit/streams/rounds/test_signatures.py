@@ -9,7 +9,7 @@ from pacehound.model.calls import CallBatch
 from pacehound.model.codes import ALGORITHMS, DTYPES, OPS, PROTOCOLS, REDOPS
 from pacehound.model.events import CallSignature, OpenCall
 from streams.rounds.call_rows import rows_of_batch
-from streams.rounds.signatures import disagreement, packed, signature_of, unpacked
+from streams.rounds.signatures import compared_signature_of, disagreement, packed, unpacked
 
 
 @given(
@@ -45,7 +45,7 @@ def test_a_row_and_an_open_call_have_the_same_signature(op, dtype, redop, count,
         algorithm=algorithm,
         protocol=protocol,
     )
-    assert unpacked(int(rows_of_batch(batch).signature[0])) == signature_of(call)
+    assert unpacked(int(rows_of_batch(batch).signature[0])) == compared_signature_of(call)
 
 
 def test_what_one_side_does_not_know_is_no_disagreement():

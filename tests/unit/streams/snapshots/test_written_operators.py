@@ -109,7 +109,7 @@ def test_open_calls_that_differ_are_told_in_the_same_order(seed: int) -> None:
     again = watch
     for progress in said(rng, 60):
         again = written_and_read(again)
-        assert again.in_open(progress, grid) == watch.in_open(progress, grid)
+        assert again.in_open(progress, grid, sees_ends=True) == watch.in_open(progress, grid, sees_ends=True)
         assert {seq: list(calls) for seq, calls in again._open_calls.items()} == {
             seq: list(calls) for seq, calls in watch._open_calls.items()
         }
