@@ -49,6 +49,7 @@ class JobIterations:
         self._planned_count = 0
         self._previous: IterationSample | None = None
         self._before_previous: IterationSample | None = None
+        self._third: IterationSample | None = None  # the one before that, where the last one was not ended by all
         self._rounds: list[Rounds | PairRounds] = []  # of the iteration that is going on
         self._last_ns: list[int] = []  # the event time of each of them
         self._columns = RoundColumns.of([])  # of the first of them, as far as the last iteration needed them
@@ -132,7 +133,7 @@ class JobIterations:
                 self._recurring_since_ns = sample.time_ns
         if not is_new:
             return None
-        self._previous = self._before_previous = None
+        self._previous = self._before_previous = self._third = None
         self._step_times_s.clear()
         self._ascending_s.clear()
         self._unmarked_s.clear()
@@ -158,7 +159,10 @@ class JobIterations:
         `with_it` are the samples of one step of time.
         """
         previous, self._previous = self._previous, sample
-        self._before_previous, self._rounds_before = previous, self._rounds
+        is_partial = previous is not None and len(sample.ranks) < len(previous.ranks)
+        self._third = self._before_previous if is_partial else None
+        self._rounds_before = [*self._rounds_before, *self._rounds] if is_partial else self._rounds
+        self._before_previous = previous
         self.step = sample.step
         if previous is None or sample.step_time_s <= 0:
             return None
@@ -226,15 +230,24 @@ class JobIterations:
         self._last_ns = list(compress(self._last_ns, is_kept))
 
     def last(self) -> LastIterations | None:
-        """The calls of this iteration and of the one before; looked at only when something hangs."""
+        """The calls of this iteration and of the one before; looked at only when something hangs.
+
+        A rank that has not ended the last one is still in it, and its iteration before is the one before that.
+        """
         if self._previous is None or self._before_previous is None:
             return None
-        begins, before = self._previous, self._before_previous
+        begins: dict[int, int] = {}
+        before: dict[int, int] = {}
+        for sample in (self._third, self._before_previous, self._previous):
+            for rank, end_ns in zip(sample.ranks, sample.ends_ns, strict=True) if sample is not None else ():
+                if rank in begins:
+                    before[rank] = begins[rank]
+                begins[rank] = end_ns
         known = {id(rounds) for rounds in self._rounds}
         both = [*(rounds for rounds in self._rounds_before if id(rounds) not in known), *self._rounds]
         pairs = chain.from_iterable(some.by_pair() for some in both if isinstance(some, PairRounds))
         return LastIterations(
             rounds=[*(rounds for rounds in both if isinstance(rounds, Rounds)), *pairs],
-            begins_ns=dict(zip(begins.ranks, begins.ends_ns, strict=True)),
-            previous_begins_ns=dict(zip(before.ranks, before.ends_ns, strict=True)),
+            begins_ns=begins,
+            previous_begins_ns=before,
         )

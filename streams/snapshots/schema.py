@@ -125,7 +125,7 @@ _PLAIN: dict[type, str] = {
     ),
     JobHosts: "_lateness_ns host_of ranks_of closed _last_report_ns _patience _dropped _skipped _paused",
     JobIterations: (
-        "step count _planned_count _previous _before_previous _rounds _rounds_before _step_times_s _recurring "
+        "step count _planned_count _previous _before_previous _third _rounds _rounds_before _step_times_s _recurring "
         "_recurring_locks _recurring_since_ns _unmarked_s"
     ),
     Watches: "shared_name hang slow_rounds slow since_start _all",
