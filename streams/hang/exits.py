@@ -6,7 +6,8 @@ different calls that is the cause (with gloo a larger all_reduce on one rank end
 had moved for a while the one who held them up is: the others' calls have timed out, in no order that means anything.
 What torch's monitored_barrier says of those who did not come stands in for such a call, for it is not seen itself.
 Who fails because a connection to a peer was closed has lost that peer: where a host fell silent just then, with its
-agent, its ranks are what was lost.
+agent, its ranks are what was lost. And of ranks that fail with the same error of their own the first is only the first:
+a loss that is no number is one on all of them.
 """
 
 from __future__ import annotations
@@ -121,7 +122,8 @@ class ExitWatch(Watch):
             key=lambda p: p.rank,
         )
         first = [process for process in first if not _has_lost_a_peer(process)] or first
-        ranks = tuple(process.rank for process in first)
+        alike = self._alike(first)
+        ranks = tuple(process.rank for process in alike or first)
         own_fault = tuple(process.rank for process in first if process.signal in _OWN_FAULT)
         if from_outside := self._ended_from_outside(left, first_ns):
             return [self._nobody(left, first_ns, from_outside, moment)]
@@ -129,6 +131,9 @@ class ExitWatch(Watch):
         culprits: tuple[int, ...] = ()
         if own_fault:
             verdict, culprits = "culprit", own_fault
+        elif alike:
+            if self._are_all_who_have_it(alike):
+                verdict, culprits = "suspected", ranks
         elif len(first) == 1 and not _has_lost_a_peer(first[0]):
             verdict, culprits = "suspected", ranks
         finding = Finding(
@@ -144,7 +149,10 @@ class ExitWatch(Watch):
             detected=moment.at,
             lasting=True,
             pages=True,
-            evidence=tuple(_first(process, len(first)) for process in first),
+            evidence=(
+                *([Reported(ranks=ranks, detail=f"left with the same error: {alike[0].detail}")] if alike else ()),
+                *(_first(process, len(first)) for process in first),
+            ),
             unseen=() if own_fault else _unseen(first),
         )
         if own_fault:
@@ -182,6 +190,21 @@ class ExitWatch(Watch):
             evidence=(HostSilent(hosts=tuple(sorted(hosts))), *finding.evidence),
             unseen=("how these ranks ended: their agent went silent with them",),
         )
+
+    def _alike(self, first: list[ProcessState]) -> list[ProcessState]:
+        """Those that fail with an error of their own that one of the first has, too; nobody where only one has it.
+
+        Some are ended by the launcher when they have said it.
+        """
+        errors = {error for process in first if (error := _own_error(process))}
+        alike = [process for process in self._processes.values() if _own_error(process) in errors]
+        return sorted(alike, key=lambda process: process.rank) if len(alike) > 1 else []
+
+    def _are_all_who_have_it(self, alike: list[ProcessState]) -> bool:
+        """They are few, and nobody was ended who might have failed with the same error a moment later."""
+        ranks = {process.rank for process in alike}
+        others = [process for process in self._processes.values() if process.rank not in ranks]
+        return len(ranks) < len(others) and not any(p.signal in _POLITE and not p.detail for p in others)
 
     def _was_over(self, left: list[ProcessState]) -> bool:
         """Every rank had left the job by itself, and none had calls to make that others have made.
@@ -335,7 +358,12 @@ def _deserted(finding: Finding, deserters: list[ProcessState], failed: list[Proc
 
 def _has_lost_a_peer(process: ProcessState) -> bool:
     """By its own last words it fails because somebody else has gone."""
-    return process.signal is None and _LOST_A_PEER.search(process.detail) is not None
+    return process.signal not in _OWN_FAULT and _LOST_A_PEER.search(process.detail) is not None
+
+
+def _own_error(process: ProcessState) -> str:
+    """What it says of why it fails, numbers left out; nothing where that is a peer."""
+    return "" if _LOST_A_PEER.search(process.detail) else re.sub(r"\d+", "#", process.detail)
 
 
 def _may_have_lost_a_peer(process: ProcessState) -> bool:

@@ -230,24 +230,20 @@ class JobIterations:
         self._last_ns = list(compress(self._last_ns, is_kept))
 
     def last(self) -> LastIterations | None:
-        """The calls of this iteration and of the one before; looked at only when something hangs.
-
-        A rank that has not ended the last one is still in it, and its iteration before is the one before that.
-        """
+        """The calls of this iteration and of the one before; looked at only when something hangs."""
         if self._previous is None or self._before_previous is None:
             return None
-        begins: dict[int, int] = {}
-        before: dict[int, int] = {}
-        for sample in (self._third, self._before_previous, self._previous):
-            for rank, end_ns in zip(sample.ranks, sample.ends_ns, strict=True) if sample is not None else ():
-                if rank in begins:
-                    before[rank] = begins[rank]
-                begins[rank] = end_ns
         known = {id(rounds) for rounds in self._rounds}
         both = [*(rounds for rounds in self._rounds_before if id(rounds) not in known), *self._rounds]
         pairs = chain.from_iterable(some.by_pair() for some in both if isinstance(some, PairRounds))
         return LastIterations(
             rounds=[*(rounds for rounds in both if isinstance(rounds, Rounds)), *pairs],
-            begins_ns=begins,
-            previous_begins_ns=before,
+            begins_ns=_ends_of(self._previous),
+            previous_begins_ns=_ends_of(self._before_previous),
+            third_begins_ns={} if self._third is None else _ends_of(self._third),
         )
+
+
+def _ends_of(sample: IterationSample) -> dict[int, int]:
+    """By rank, when it ended the iteration."""
+    return dict(zip(sample.ranks, sample.ends_ns, strict=True))

@@ -7,7 +7,7 @@ changed is the one that went astray (DESIGN section 6).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
@@ -32,6 +32,8 @@ class LastIterations:
     # by rank, when this iteration began and when the one before did
     begins_ns: Mapping[int, int]
     previous_begins_ns: Mapping[int, int]
+    # and the one before that, where some ranks have not ended the one before and never will: `begins_ns` has the others
+    third_begins_ns: Mapping[int, int] = field(default_factory=dict)
 
     def expected_call(self, communicator: str, seq: int) -> tuple[str, int] | None:
         """Operation and bytes of the round in the place of `seq` one iteration before; `None` where it is not known.
@@ -137,11 +139,17 @@ class LastIterations:
         return {sequence: span for sequence, span in spans.items() if span is not None}
 
     def _previous_span(self, blocks: Sequence[Rounds]) -> tuple[int, int] | None:
-        """First round of the iteration before among those of a sequence, and the first that belongs to this one."""
+        """First round of the iteration before among those of a sequence, and the first that belongs to this one.
+
+        Where one of its ranks has not ended the last iteration, that is still this one for all of them.
+        """
         inside: list[int] = []
         for block in blocks:
-            begin_ns = np.array([self.previous_begins_ns.get(r, 0) for r in block.ranks], np.int64)
-            end_ns = np.array([self.begins_ns.get(r, 0) for r in block.ranks], np.int64)
+            begins, ends = self.previous_begins_ns, self.begins_ns
+            if self.third_begins_ns and any(rank not in ends for rank in block.ranks):
+                begins, ends = self.third_begins_ns, begins
+            begin_ns = np.array([begins.get(r, 0) for r in block.ranks], np.int64)
+            end_ns = np.array([ends.get(r, 0) for r in block.ranks], np.int64)
             is_seen = block.arrival_ns > 0
             is_previous = is_seen & (block.arrival_ns >= begin_ns) & (block.arrival_ns < end_ns)
             inside += block.seq[2 * is_previous.sum(axis=1) > is_seen.sum(axis=1)].tolist()
