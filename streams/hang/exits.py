@@ -107,6 +107,8 @@ class ExitWatch(Watch):
             return []
         # Nobody can tell how these ended: long before in good order, just before it may be what the others fail for.
         left += [p for p in self._processes.values() if _is_wordless(p) and p.since_ns >= first_ns - SETTLE_NS]
+        # Connections are closed before their process is gone: who has lost a peer may leave before that peer does.
+        left = [process for process in left if not _has_lost_a_peer(process)] or left
         first_ns = min(process.since_ns for process in left)
         self._is_decided = True
         if self._hang.is_hung:
@@ -121,7 +123,6 @@ class ExitWatch(Watch):
             ),
             key=lambda p: p.rank,
         )
-        first = [process for process in first if not _has_lost_a_peer(process)] or first
         alike = self._alike(first)
         ranks = tuple(process.rank for process in alike or first)
         own_fault = tuple(process.rank for process in first if process.signal in _OWN_FAULT)

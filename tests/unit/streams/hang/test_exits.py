@@ -205,6 +205,41 @@ def test_a_host_that_is_silent_for_another_reason_is_not(silent_since_s: float, 
     assert found.culprits in ((), (0,))
 
 
+def fail_one_by_one(said: dict[int, tuple[str, int]]) -> Finding:
+    """What is said of ranks that fail 0.3 s apart: by rank their last words, and how each has ended."""
+    watch = ExitWatch("j", 0, HeldUp(None))
+    at = sample(10 * SECOND_NS, **{f"rank{rank}": status for rank, (_, status) in said.items()})
+    processes = tuple(
+        replace(p, detail=said[p.rank][0], since_ns=p.since_ns + 3 * p.rank * SECOND_NS // 10) if p.rank in said else p
+        for p in at.processes
+    )
+    watch.hear(replace(at, processes=processes), 5)
+    (finding,) = watch.on_tick(Moment(now_ns=13 * SECOND_NS, step=5))
+    return finding
+
+
+def test_of_ranks_that_fail_with_the_same_error_the_first_is_only_the_first() -> None:
+    """The launcher ends the last ones when they have said it."""
+    found = fail_one_by_one(
+        {rank: (f"ValueError: rank {rank}: loss is nan", 1 if rank < 2 else -signal.SIGTERM) for rank in WORLD}
+    )
+    assert (found.verdict, found.culprits, found.candidates) == ("unknown", (), WORLD)
+    assert words_of(found)[0] == "ranks 0, 1, 2, 3: left with the same error: ValueError: rank 0: loss is nan"
+
+
+def test_where_all_others_have_lost_them_those_of_one_error_are_suspected_together() -> None:
+    memory = "RuntimeError: CUDA out of memory"
+    found = fail_one_by_one({1: (memory, 1), 2: (RESET, 1), 3: (RESET, 1)})
+    assert (found.verdict, found.culprits) == ("suspected", (1,))
+    watch_more = {0: (RESET, 1), 1: (memory, 1), 2: (RESET, 1), 3: (memory, 1)}
+    assert fail_one_by_one(watch_more).candidates == (1, 3), "as many as the others: it may be what all do"
+
+
+def test_who_was_ended_before_it_could_fail_may_have_had_the_same_error() -> None:
+    found = fail_one_by_one({0: ("ValueError: a", 1), 1: ("ValueError: a", 1), 2: ("", -signal.SIGTERM)})
+    assert (found.verdict, found.candidates) == ("unknown", (0, 1))
+
+
 def test_the_last_rank_that_is_heard_of_and_killed_is_not_the_one_to_blame() -> None:
     """The launcher ends it when the others are gone."""
     hang = HeldUp(None)

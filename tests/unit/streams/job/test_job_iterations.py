@@ -121,3 +121,30 @@ def test_the_rounds_of_an_iteration_are_the_same_in_whatever_steps_of_time_they_
                 assert sorted(iteration.rounds.end_ns.tolist()) == sorted(expected.end_ns.tolist())
         iterations.forget_rounds()
     assert measured == 3
+
+
+@pytest.mark.parametrize("ends_last", [(0, 1), (0, 1, 2)], ids=["a pair has ended it", "one of the other pair, too"])
+def test_who_never_ends_the_last_iteration_is_in_it_still_and_so_are_those_who_share_a_communicator(
+    ends_last: tuple[int, ...],
+) -> None:
+    """Two pairs gather once in each iteration; the second pair fails in the third one."""
+    iterations = JobIterations()
+    iterations.on_world(topology(members=(0, 1, 2, 3), host_ranks=(0, 1, 2, 3), world_size=4))
+    for number in range(3):
+        begun_ns = START_NS + number * SECOND_NS
+        for name, pair in (("first", (0, 1)), ("second", (2, 3))):
+            at_ns = np.full((1, 2), begun_ns + SECOND_NS // 2)
+            sizes = 32 if number == 2 and name == "second" else 8
+            block = rounds_at(name, pair, at_ns, at_ns + 7, seq=[number], size_bytes=sizes)
+            iterations.on_rounds(RoundTable([block]), begun_ns + SECOND_NS)
+        ranks = ends_last if number == 2 else (0, 1, 2, 3)
+        ends_ns = (begun_ns + SECOND_NS,) * len(ranks)
+        sample = replace(recurring(number), time_ns=ends_ns[0], ranks=ranks, ends_ns=ends_ns)
+        iterations.add(replace(sample, boundary="optimizer_step"), was_hung=False)
+        iterations.forget_rounds()
+    iterations = pickle.loads(pickle.dumps(iterations))
+    last = iterations.last()
+    assert last is not None
+    assert last.expected_call("second", 2) == ("all_reduce", 8)
+    assert last.expected_call("second", 3) is None, "it would be one of an iteration after it"
+    assert last.expected_call("first", 3) == ("all_reduce", 8)
