@@ -64,6 +64,16 @@ def test_a_slow_tensor_parallel_rank_is_named_and_its_pipeline_and_replicas_are_
     assert set(said.victims) == set(range(16)) - set(culprits)
 
 
+def test_all_ranks_of_one_of_two_hosts_are_suspected_and_as_many_of_both_are_candidates() -> None:
+    """They are half of the job: more share something, or their work has become more."""
+    halves = {"layout": Layout(dp=16), "source": DEVICE_TIMES, "seed": 4}
+    said = found(slow_rank(*range(8, 16)), **halves)
+    assert (said.verdict, said.cause, said.culprits) == ("suspected", "S1", tuple(range(8, 16)))
+    assert any("whether it is the host or the work of its ranks: they are 8 of 16" in words for words in said.unseen)
+    mixed = found(slow_rank(*range(4, 12)), **halves)
+    assert (mixed.verdict, mixed.candidates) == ("unknown", tuple(range(4, 12)))
+
+
 def test_a_fault_that_comes_into_a_slow_stretch_is_named_too() -> None:
     everybody = SlowCompute(ranks=tuple(range(16)), factor=1.3, from_step=ONSET)
     second = SlowCompute(ranks=(6,), factor=2.2, from_step=ONSET + 30)
