@@ -126,6 +126,13 @@ class ExitWatch(Watch):
         alike = self._alike(first)
         ranks = tuple(process.rank for process in alike or first)
         own_fault = tuple(process.rank for process in first if process.signal in _OWN_FAULT)
+        if asked := self._asked_to_end(left, first_ns):
+            first_asked = asked[0]
+            before_s = max(first_ns - first_asked.since_ns, 0) / 1e9
+            lost = EndedFromOutside(
+                first_rank=first_asked.rank, before_s=before_s, signal=first_asked.signal or 0, n_ranks=len(left)
+            )
+            return [self._nobody(asked, first_asked.since_ns, lost, moment)]
         if from_outside := self._ended_from_outside(left, first_ns):
             return [self._nobody(left, first_ns, from_outside, moment)]
         verdict: VerdictWord = "unknown"
@@ -287,6 +294,28 @@ class ExitWatch(Watch):
             before_s = (first_ns - first.since_ns) / 1e9
             return EndedFromOutside(first_rank=first.rank, before_s=before_s, signal=first.signal or 0)
         return None
+
+    def _asked_to_end(self, left: list[ProcessState], first_ns: int) -> list[ProcessState]:
+        """Whom somebody asked to end, by a signal, where all who fail have lost a peer: the first of them first.
+
+        A launcher asks the others of its host when one has failed: these come after it.
+        """
+        if not all(map(_has_lost_a_peer, left)):
+            return []
+        failed_ns: dict[str, int] = {}
+        for process in left:
+            host = self._hosts[process.rank]
+            failed_ns[host] = min(process.since_ns, failed_ns.get(host, process.since_ns))
+        latest_ns = first_ns + TOGETHER_ELSEWHERE_NS
+        asked = [
+            p
+            for p in self._processes.values()
+            if p.state == "exited"
+            and p.signal in _POLITE
+            and not p.detail
+            and p.since_ns < min(latest_ns, failed_ns.get(self._hosts[p.rank], latest_ns))
+        ]
+        return sorted(asked, key=lambda process: (process.since_ns, process.rank))
 
     def _nobody(self, left: list[ProcessState], first_ns: int, why: EndedFromOutside, moment: Moment) -> Finding:
         """Killed, and nobody to name for it: what is known."""

@@ -66,7 +66,8 @@ class EndedFromOutside(Piece, frozen=True, kw_only=True, tag="ended_from_outside
     """Why who was killed is not to blame.
 
     All ranks were killed within a time; or one was asked to end so long before, by a signal: the launcher did both. Of
-    all ranks, with a signal: it is one by which a process ends itself, so that all have crashed alike.
+    all ranks, with a signal: it is one by which a process ends itself, so that all have crashed alike. Of one and of so
+    many ranks: these have lost their connections to a peer.
     """
 
     n_ranks: Int64 = 0
@@ -85,6 +86,9 @@ class EndedFromOutside(Piece, frozen=True, kw_only=True, tag="ended_from_outside
             return "the only rank that was still heard of was killed: from outside, or for what befell the others"
         if self.first_rank is None:
             return f"all {self.n_ranks} ranks were killed within {self.within_s:g} s: from outside"
+        if self.n_ranks:
+            ended = f"rank {self.first_rank} was ended by {signal_name(self.signal)}"
+            return f"{ended}, and those who failed had lost their connections to a rank"
         return (
             f"rank {self.first_rank} was the first to end, {self.before_s:.1f} s before, by "
             f"{signal_name(self.signal)}: the launcher was ending the job, and killed who was left"

@@ -205,6 +205,29 @@ def test_a_host_that_is_silent_for_another_reason_is_not(silent_since_s: float, 
     assert found.culprits in ((), (0,))
 
 
+@pytest.mark.parametrize(
+    ("ended_s", "host", "candidates"),
+    [(9.9, "other", (2, 3)), (10.1, "other", (2, 3)), (10.5, "other", (0,)), (10.1, "h", (0,)), (9.9, "h", (2, 3))],
+    ids=["before", "by a clock that is ahead", "after", "after, by its own launcher", "before, on the same host"],
+)
+def test_who_was_asked_to_end_before_others_lost_it_is_told_first(
+    ended_s: float, host: str, candidates: tuple[int, ...]
+) -> None:
+    """Two ranks of a node that is taken away end by SIGTERM, and a peer finds its connections closed."""
+    watch = ExitWatch("j", 0, HeldUp(None))
+    at = sample(10 * SECOND_NS, rank0=1, rank2=-signal.SIGTERM, rank3=-signal.SIGTERM)
+    failed = replace(at.processes[0], detail=RESET)
+    ended = [replace(p, since_ns=int(ended_s * SECOND_NS)) for p in at.processes[2:]]
+    of_hosts = {"h": [failed, at.processes[1]], "other": []}
+    of_hosts[host] += ended
+    for name, processes in of_hosts.items():
+        watch.hear(replace(at, host=name, processes=tuple(processes)), 5)
+    (found,) = watch.on_tick(Moment(now_ns=10 * SECOND_NS + SETTLE_NS, step=5))
+    assert (found.verdict, found.culprits, found.candidates) == ("unknown", (), candidates)
+    told = "rank 2 was ended by SIGTERM, and those who failed had lost their connections to a rank"
+    assert (words_of(found)[0] == told) == (candidates == (2, 3))
+
+
 def fail_one_by_one(said: dict[int, tuple[str, int]]) -> Finding:
     """What is said of ranks that fail 0.3 s apart: by rank their last words, and how each has ended."""
     watch = ExitWatch("j", 0, HeldUp(None))
