@@ -37,8 +37,14 @@ _POLITE = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
 _DID_NOT_COME = re.compile(r"\bRanks? (\d+(?:, \d+)*) failed to pass monitoredBarrier\b")
 """The words of torch (ProcessGroupGloo.cpp) in the error of rank 0, which collects the others."""
 
-_LOST_A_PEER = re.compile(r"[Cc]onnection (?:closed|reset) by peer|[Ss]ocket [Cc]losed|Broken pipe|remote process exit")
-"""What gloo, torch's store and NCCL (ncclRemoteError) say where the process at the other end has gone."""
+_LOST_A_PEER = re.compile(
+    r"Connection closed by peer \[|(?:Read|Write) error \[[^\]]*\]:\d|failed on SocketImpl|Connection was likely closed"
+    r"|remote process exit"
+)
+"""What gloo, torch's store and NCCL (ncclRemoteError) say where the process at the other end has gone.
+
+Not what any connection says: a rank whose data set or storage has closed one fails by itself.
+"""
 
 _CRASHES = frozenset({signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE})
 
@@ -189,7 +195,8 @@ class ExitWatch(Watch):
         is_told = any(isinstance(piece, HostSilent) for piece in finding.evidence)
         if is_told or not gone or finding.verdict == "culprit":
             return None
-        if not all(_may_have_lost_a_peer(self._processes[rank]) for rank in finding.culprits or finding.candidates):
+        left = [self._processes.get(rank) for rank in finding.culprits or finding.candidates]
+        if not all(process is not None and _may_have_lost_a_peer(process) for process in left):
             return None
         return finding.next_version(
             verdict="suspected",

@@ -174,10 +174,28 @@ def beside_a_host(silent_since_s: float | None, *, details: dict[int, str], **le
     return [said for moment in moments for said in watch.on_tick(moment)]
 
 
-@pytest.mark.parametrize("detail", [RESET, REMOTE])
+@pytest.mark.parametrize(
+    "detail",
+    [
+        RESET,
+        REMOTE,
+        "RuntimeError: [pair.cc:561] Connection closed by peer [127.0.0.1]:2187. This is typically",
+        "DistNetworkError: sendBytes failed on SocketImpl(fd=3, addr=[a]:1, remote=[b]:2): Broken pi",
+    ],
+)
 def test_who_fails_because_a_peer_has_gone_is_not_suspected(detail: str) -> None:
     (found,) = beside_a_host(None, details={0: detail}, rank0=1)
     assert (found.verdict, found.culprits, found.candidates) == ("unknown", (), (0,))
+
+
+def test_who_loses_a_connection_of_its_own_is_suspected() -> None:
+    """To its data, its storage, or whoever reads what it prints."""
+    for detail in (
+        "ConnectionResetError: [Errno 104] Connection reset by peer",
+        "BrokenPipeError: [Errno 32] Broken pipe",
+    ):
+        (found,) = beside_a_host(None, details={0: detail}, rank0=1)
+        assert (found.verdict, found.culprits) == ("suspected", (0,))
 
 
 def test_of_two_that_leave_together_the_one_that_has_not_lost_the_other_is_suspected() -> None:
