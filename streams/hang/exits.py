@@ -70,6 +70,7 @@ class ExitWatch(Watch):
         self._hosts: dict[int, str] = {}  # by rank
         self._finding: Finding | None = None  # while somebody's mistake may still explain it
         self._is_decided = False
+        self._interrupted: set[str] = set()  # hosts on which somebody asked for the end of the job
         self._has_one_left = False  # in disorder, as one was heard of: thousands need not be asked each second
 
     def __getstate__(self) -> dict[str, Any]:
@@ -88,8 +89,8 @@ class ExitWatch(Watch):
                 self._processes[process.rank] = process
                 self._hosts[process.rank] = event.host
                 self._has_one_left = self._has_one_left or _is_disorderly(process)
-            # A rank that catches an interrupt leaves with an exit code as it would after a mistake.
-            self._is_decided |= event.closed_why == JOB_INTERRUPTED
+            if event.closed_why == JOB_INTERRUPTED:
+                self._interrupted.add(event.host)
         return []
 
     def on_tick(self, moment: Moment) -> list[Said]:
@@ -105,14 +106,23 @@ class ExitWatch(Watch):
             return self._look_again(self._finding, moment)
         if self._is_decided or not self._has_one_left:
             return []
-        left = [process for process in self._processes.values() if _is_disorderly(process)]
-        if not left or self._was_over(left):
-            return []
+        # A rank that catches an interrupt leaves with an exit code as it would after a mistake.
+        left = [
+            process
+            for process in self._processes.values()
+            if _is_disorderly(process) and self._hosts[process.rank] not in self._interrupted
+        ]
+        if not left or self._was_over(left) or (self._interrupted and not is_end):
+            return []  # whether the others were interrupted, too, they say with their last word
         first_ns = min(process.since_ns for process in left)
         if moment.now_ns < first_ns + SETTLE_NS and not is_end:
             return []
         # Nobody can tell how these ended: long before in good order, just before it may be what the others fail for.
-        left += [p for p in self._processes.values() if _is_wordless(p) and p.since_ns >= first_ns - SETTLE_NS]
+        left += [
+            p
+            for p in self._processes.values()
+            if _is_wordless(p) and p.since_ns >= first_ns - SETTLE_NS and self._hosts[p.rank] not in self._interrupted
+        ]
         # Connections are closed before their process is gone: who has lost a peer may leave before that peer does.
         left = [process for process in left if not _has_lost_a_peer(process)] or left
         first_ns = min(process.since_ns for process in left)
@@ -139,6 +149,8 @@ class ExitWatch(Watch):
                 first_rank=first_asked.rank, before_s=before_s, signal=first_asked.signal or 0, n_ranks=len(left)
             )
             return [self._nobody(asked, first_asked.since_ns, lost, moment)]
+        if self._interrupted:
+            return []  # of what fails besides where somebody has ended a part of the job nothing is known
         if from_outside := self._ended_from_outside(left, first_ns):
             return [self._nobody(left, first_ns, from_outside, moment)]
         verdict: VerdictWord = "unknown"
@@ -305,7 +317,8 @@ class ExitWatch(Watch):
     def _asked_to_end(self, left: list[ProcessState], first_ns: int) -> list[ProcessState]:
         """Whom somebody asked to end, by a signal, where all who fail have lost a peer: the first of them first.
 
-        A launcher asks the others of its host when one has failed: these come after it.
+        A launcher asks the others of its host when one has failed: these come after it. Where all of a host was asked
+        to end it does not matter how its ranks took it.
         """
         if not all(map(_has_lost_a_peer, left)):
             return []
@@ -318,8 +331,7 @@ class ExitWatch(Watch):
             p
             for p in self._processes.values()
             if p.state == "exited"
-            and p.signal in _POLITE
-            and not p.detail
+            and ((p.signal in _POLITE and not p.detail) or self._hosts[p.rank] in self._interrupted)
             and p.since_ns < min(latest_ns, failed_ns.get(self._hosts[p.rank], latest_ns))
         ]
         return sorted(asked, key=lambda process: (process.since_ns, process.rank))

@@ -87,7 +87,7 @@ class EndedFromOutside(Piece, frozen=True, kw_only=True, tag="ended_from_outside
         if self.first_rank is None:
             return f"all {self.n_ranks} ranks were killed within {self.within_s:g} s: from outside"
         if self.n_ranks:
-            ended = f"rank {self.first_rank} was ended by {signal_name(self.signal)}"
+            ended = f"rank {self.first_rank} was ended{f' by {signal_name(self.signal)}' if self.signal else ''}"
             return f"{ended}, and those who failed had lost their connections to a rank"
         return (
             f"rank {self.first_rank} was the first to end, {self.before_s:.1f} s before, by "

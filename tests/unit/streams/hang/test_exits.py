@@ -246,6 +246,30 @@ def test_who_was_asked_to_end_before_others_lost_it_is_told_first(
     assert (words_of(found)[0] == told) == (candidates == (2, 3))
 
 
+@pytest.mark.parametrize(("detail", "is_told"), [(RESET, True), ("ValueError: no data", False)])
+@pytest.mark.parametrize("are_both", [False, True])
+def test_a_host_that_is_interrupted_is_told_where_others_that_were_not_fail_for_it(
+    detail: str, is_told: bool, are_both: bool
+) -> None:
+    """A pod is taken away, and its command says that it was asked to end; a job is cancelled on all hosts at once."""
+    watch = ExitWatch("j", 0, HeldUp(None))
+    at = sample(10 * SECOND_NS, rank0=1, rank2=-signal.SIGTERM, rank3=1)
+    failed = (replace(at.processes[0], detail=detail), at.processes[1])
+    caught = replace(at.processes[3], detail="KeyboardInterrupt: ")
+    others = tuple(replace(p, since_ns=p.since_ns - SECOND_NS // 10) for p in (at.processes[2], caught))
+    ended = replace(at, closed=True, closed_why=JOB_INTERRUPTED)
+    watch.hear(replace(ended, host="other", processes=others), 5)
+    watch.hear(replace(at, host="h", processes=failed), 5)
+    now_ns = 10 * SECOND_NS + SETTLE_NS
+    assert watch.on_tick(Moment(now_ns=now_ns, step=5)) == [], "it has not said its last word"
+    if are_both:
+        watch.hear(replace(ended, host="h", processes=failed, time_ns=now_ns), 5)
+    found = watch.on_end(Moment(now_ns=now_ns, step=5))
+    assert [(one.verdict, one.candidates) for one in found] == (
+        [("unknown", (2, 3))] if is_told and not are_both else []
+    )
+
+
 def fail_one_by_one(said: dict[int, tuple[str, int]]) -> Finding:
     """What is said of ranks that fail 0.3 s apart: by rank their last words, and how each has ended."""
     watch = ExitWatch("j", 0, HeldUp(None))
