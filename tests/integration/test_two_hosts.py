@@ -62,8 +62,11 @@ def test_of_one_job_over_two_hosts_the_killed_rank_is_named_and_every_call_of_al
 
 
 @pytest.mark.usefixtures("made_store")
-def test_ranks_that_go_with_their_agent_are_named_although_only_the_others_are_seen_to_fail(tmp_path: Path) -> None:
+def test_ranks_that_go_with_their_agent_are_named_although_only_the_others_are_seen_to_fail(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A pod that is evicted: all its processes are killed at once, and its peers find their connections closed."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))  # what was not sent is for no other job to send
     with cluster(tmp_path) as made:
         made.start_head()
         made.start_job(0.05, tmp_path, script=realjob.STEADY)
