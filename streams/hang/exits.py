@@ -107,22 +107,15 @@ class ExitWatch(Watch):
         if self._is_decided or not self._has_one_left:
             return []
         # A rank that catches an interrupt leaves with an exit code as it would after a mistake.
-        left = [
-            process
-            for process in self._processes.values()
-            if _is_disorderly(process) and self._hosts[process.rank] not in self._interrupted
-        ]
+        uninterrupted = [p for p in self._processes.values() if self._hosts[p.rank] not in self._interrupted]
+        left = [process for process in uninterrupted if _is_disorderly(process)]
         if not left or self._was_over(left) or (self._interrupted and not is_end):
             return []  # whether the others were interrupted, too, they say with their last word
         first_ns = min(process.since_ns for process in left)
         if moment.now_ns < first_ns + SETTLE_NS and not is_end:
             return []
         # Nobody can tell how these ended: long before in good order, just before it may be what the others fail for.
-        left += [
-            p
-            for p in self._processes.values()
-            if _is_wordless(p) and p.since_ns >= first_ns - SETTLE_NS and self._hosts[p.rank] not in self._interrupted
-        ]
+        left += [p for p in uninterrupted if _is_wordless(p) and p.since_ns >= first_ns - SETTLE_NS]
         # Connections are closed before their process is gone: who has lost a peer may leave before that peer does.
         left = [process for process in left if not _has_lost_a_peer(process)] or left
         first_ns = min(process.since_ns for process in left)
@@ -139,9 +132,6 @@ class ExitWatch(Watch):
             ),
             key=lambda p: p.rank,
         )
-        alike = self._alike(first)
-        ranks = tuple(process.rank for process in alike or first)
-        own_fault = tuple(process.rank for process in first if process.signal in _OWN_FAULT)
         if asked := self._asked_to_end(left, first_ns):
             first_asked = asked[0]
             before_s = max(first_ns - first_asked.since_ns, 0) / 1e9
@@ -153,6 +143,9 @@ class ExitWatch(Watch):
             return []  # of what fails besides where somebody has ended a part of the job nothing is known
         if from_outside := self._ended_from_outside(left, first_ns):
             return [self._nobody(left, first_ns, from_outside, moment)]
+        alike = self._alike(first)
+        ranks = tuple(process.rank for process in alike or first)
+        own_fault = tuple(process.rank for process in first if process.signal in _OWN_FAULT)
         verdict: VerdictWord = "unknown"
         culprits: tuple[int, ...] = ()
         if own_fault:
@@ -196,6 +189,8 @@ class ExitWatch(Watch):
     def _gone_with_their_host(self, finding: Finding, moment: Moment) -> Finding | None:
         """The finding where a host fell silent just when the first ones failed, who may all have failed for that."""
         assert finding.onset is not None
+        if finding.verdict == "culprit" or any(isinstance(piece, HostSilent) for piece in finding.evidence):
+            return None
         onset_ns = finding.onset.time_ns
         hosts = [
             host
@@ -204,11 +199,8 @@ class ExitWatch(Watch):
         ]
         gone = {rank for host in hosts for rank in moment.ranks_of.get(host, ())}
         gone = {rank for rank in gone if rank not in self._processes or self._processes[rank].state != "exited"}
-        is_told = any(isinstance(piece, HostSilent) for piece in finding.evidence)
-        if is_told or not gone or finding.verdict == "culprit":
-            return None
         left = [self._processes.get(rank) for rank in finding.culprits or finding.candidates]
-        if not all(process is not None and _may_have_lost_a_peer(process) for process in left):
+        if not gone or not all(process is not None and _may_have_lost_a_peer(process) for process in left):
             return None
         return finding.next_version(
             verdict="suspected",

@@ -52,7 +52,7 @@ from streams.hang.wait_graph import WaitGraph, open_for, wait_graph
 from streams.hang.wording import call_of, waits_of
 from streams.rounds.divergence import LastIterations
 from streams.rounds.round_table import RoundTable, joined
-from streams.rounds.signatures import packed, usually_equal_op
+from streams.rounds.signatures import usually_equal_op_of
 from streams.watching.moment import Moment
 from streams.watching.waking import hang_wakes
 from streams.watching.watch import Heard, Said, Watch
@@ -203,9 +203,9 @@ class HangWatch(Watch):
         }
 
     def _may_hold_up(self, met: SignatureMismatch) -> bool:
-        ranks = [rank for rank, _ in met.called]
-        is_of_sizes = usually_equal_op(np.array([packed(signature) for _, signature in met.called], np.int64))
-        return not (is_of_sizes and self._table.have_completed(met.communicator, ranks, met.seq))
+        called = dict(met.called)
+        is_of_sizes = bool(usually_equal_op_of(called.values()))
+        return not (is_of_sizes and self._table.have_completed(met.communicator, called, met.seq))
 
     def _on_progress(self, progress: Progress, step: int | None) -> list[Finding]:
         """How far the ranks of one host are on one communicator; a hang ends when somebody who waited moves on."""

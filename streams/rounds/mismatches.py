@@ -12,8 +12,14 @@ import numpy as np
 
 from pacehound.model.events import CallSignature, Progress, SignatureMismatch, Topology
 from streams.rounds.assembly import ClosedRounds, RoundGrid
-from streams.rounds.signatures import agree, compared_signature_of, disagreement, unpacked, usually_equal_op
-from streams.rounds.signatures import packed as packed_of
+from streams.rounds.signatures import (
+    agree,
+    compared_signature_of,
+    disagreement,
+    unpacked,
+    usually_equal_op,
+    usually_equal_op_of,
+)
 
 MAX_REPORTED = 64
 """Once ranks are out of step every later round differs: the first ones are what matters."""
@@ -21,7 +27,6 @@ MAX_REPORTED = 64
 OPEN_FOR_NS = 1_000_000_000
 """A call that is not over is compared with those of others when it has lasted so long (derived: nothing is called a
 hang before ten times that, and of a job that goes on every rank is in some call at every promise)."""
-
 
 UNEVEN_FOR_NS = 10_000_000_000
 """The same where only sizes differ that may (chosen: of those that are meant to, nearly all are over by then)."""
@@ -113,7 +118,7 @@ class MismatchWatch:
             called = {self._members[column]: unpacked(int(packed[column])) for column in gone}
             called |= {rank: signature for rank, (signature, _) in calls_at.items()}
             latest_ns = max(launch_ns for _, launch_ns in calls_at.values())
-            op = usually_equal_op(np.array(list(map(packed_of, called.values())), np.int64))
+            op = usually_equal_op_of(called.values())
             is_young = progress.time_ns - latest_ns < UNEVEN_FOR_NS
             if op and (op in self._uneven or not sees_ends or is_young):
                 continue

@@ -7,7 +7,7 @@ another algorithm or protocol: each rank chooses by itself, from its own setting
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -193,6 +193,11 @@ def usually_equal_op(packed: Int64Array) -> str:
     rest = packed & ~_SIZE
     op = OPS[int(rest[0]) & ((1 << _OP_BITS) - 1)]
     return op if op in USUALLY_EQUAL and bool((rest == rest[0]).all()) else ""
+
+
+def usually_equal_op_of(signatures: Iterable[CallSignature]) -> str:
+    """The same of calls that are not packed."""
+    return usually_equal_op(np.array([packed(signature) for signature in signatures], np.int64))
 
 
 def agree(a: CallSignature, b: CallSignature) -> bool:

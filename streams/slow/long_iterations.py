@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -69,11 +69,24 @@ def _alike(culprits: Sequence[int], ranks: Sequence[int], hosts: Mapping[int, st
     >>> _alike((2, 3), range(6), hosts), _alike((3,), range(6), hosts), _alike((2, 3, 4), range(6), hosts)
     ((1, 3), (1, 6), (3, 6))
     """
-    of_all = [hosts.get(rank, f"rank {rank}") for rank in ranks]
-    theirs = {hosts.get(rank, f"rank {rank}") for rank in culprits}
-    if sum(host in theirs for host in of_all) == len(culprits):
-        return len(theirs), len(set(of_all))
+    if theirs := whole_hosts(culprits, ranks, hosts):
+        return len(theirs), len({_host_of(rank, hosts) for rank in ranks})
     return len(culprits), len(ranks)
+
+
+def whole_hosts(chosen: Sequence[int], ranks: Iterable[int], hosts: Mapping[int, str]) -> frozenset[str]:
+    """The hosts that some of the ranks are, all of each; nothing where they are a part of one.
+
+    >>> hosts = {0: "a", 1: "a", 2: "b", 3: "b"}
+    >>> whole_hosts((2, 3), range(4), hosts), whole_hosts((1, 2, 3), range(4), hosts)
+    (frozenset({'b'}), frozenset())
+    """
+    theirs = frozenset(_host_of(rank, hosts) for rank in chosen)
+    return theirs if sum(_host_of(rank, hosts) in theirs for rank in ranks) == len(chosen) else frozenset()
+
+
+def _host_of(rank: int, hosts: Mapping[int, str]) -> str:
+    return hosts.get(rank, f"rank {rank}")
 
 
 def by_chance(n_theirs: int, n: int, share: float, n_chosen: int, n_all: int) -> float:

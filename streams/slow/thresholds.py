@@ -314,7 +314,7 @@ LOOKED_AT = 2
 """Stretches of iterations that each look has."""
 
 BEYOND_MIDDLE = 0.9
-"""Share of the iterations before a rank without peers became slow, and of those since, on their side of the middle
+"""Share of the iterations before ranks became slow whom no peers tell, and of those since, on their side of the middle
 between the two (chosen: a pause in ten, and of independent values one split in a thousand that is so by chance)."""
 
 FALSE_ALARMS = 1e-4

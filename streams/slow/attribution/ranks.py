@@ -26,6 +26,7 @@ from streams.slow.attribution.records import (
 from streams.slow.attribution.ties import tied_ranks, waits_for_transfers
 from streams.slow.attribution.verdict import Attribution, most_culprits
 from streams.slow.attribution.work import follows_bytes
+from streams.slow.long_iterations import whole_hosts
 from streams.slow.thresholds import (
     LOST_LOOKS_LIKE,
     MANY_LOST,
@@ -108,7 +109,7 @@ def slow_ranks(
     )
     found = Attribution("slow", "culprit", "S1", culprits, evidence=evidence)
     are_many = len(culprits) > most_culprits(len(growth.ranks))
-    if are_many and not _are_a_host(culprits, observed):
+    if are_many and len(whole_hosts(culprits, observed.hosts, observed.hosts)) != 1:
         many = NobodyApart(growth="is of many ranks", n_ranks=len(culprits), of=len(growth.ranks))
         return Attribution("slow", "unknown", None, candidates=culprits, evidence=(*evidence, many))
     tied = tied_ranks(slow, quiet, growth, chosen, keys, observed)
@@ -125,12 +126,6 @@ def slow_ranks(
         words = f"whether it is the host or the work of its ranks: they are {len(culprits)} of {len(growth.ranks)}"
         found = replace(found, verdict="suspected", unseen=(words,))
     return _with_link(weighed(found, slow, growth.ranks, observed), named, growth, slow)
-
-
-def _are_a_host(ranks: Sequence[int], observed: Observations) -> bool:
-    """All ranks of one host, and no others."""
-    hosts = {observed.hosts.get(rank, "") for rank in ranks}
-    return len(hosts) == 1 and "" not in hosts and sum(host in hosts for host in observed.hosts.values()) == len(ranks)
 
 
 def _with_link(

@@ -270,15 +270,16 @@ def test_a_host_that_is_interrupted_is_told_where_others_that_were_not_fail_for_
     )
 
 
-def fail_one_by_one(said: dict[int, tuple[str, int]]) -> Finding:
-    """What is said of ranks that fail 0.3 s apart: by rank their last words, and how each has ended."""
+def fail_one_by_one(said: dict[int, tuple[str, int]], runs_on: tuple[int, ...] = ()) -> Finding:
+    """What is said of ranks that fail 0.3 s apart: by rank their last words, and how each has ended; others run on."""
     watch = ExitWatch("j", 0, HeldUp(None))
     at = sample(10 * SECOND_NS, **{f"rank{rank}": status for rank, (_, status) in said.items()})
     processes = tuple(
         replace(p, detail=said[p.rank][0], since_ns=p.since_ns + 3 * p.rank * SECOND_NS // 10) if p.rank in said else p
         for p in at.processes
     )
-    watch.hear(replace(at, processes=processes), 5)
+    others = tuple(ProcessState(rank=rank, pid=100 + rank, state="running", since_ns=0) for rank in runs_on)
+    watch.hear(replace(at, processes=(*processes, *others)), 5)
     (finding,) = watch.on_tick(Moment(now_ns=13 * SECOND_NS, step=5))
     return finding
 
@@ -296,8 +297,10 @@ def test_where_all_others_have_lost_them_those_of_one_error_are_suspected_togeth
     memory = "RuntimeError: CUDA out of memory"
     found = fail_one_by_one({1: (memory, 1), 2: (RESET, 1), 3: (RESET, 1)})
     assert (found.verdict, found.culprits) == ("suspected", (1,))
-    watch_more = {0: (RESET, 1), 1: (memory, 1), 2: (RESET, 1), 3: (memory, 1)}
-    assert fail_one_by_one(watch_more).candidates == (1, 3), "as many as the others: it may be what all do"
+    more = fail_one_by_one({0: (RESET, 1), 1: (memory, 1), 2: (memory, 1), 3: (RESET, 1)}, runs_on=(4,))
+    assert (more.verdict, more.culprits) == ("suspected", (1, 2))
+    halves = {0: (RESET, 1), 1: (memory, 1), 2: (RESET, 1), 3: (memory, 1)}
+    assert fail_one_by_one(halves).candidates == (1, 3), "as many as the others: it may be what all do"
 
 
 def test_who_was_ended_before_it_could_fail_may_have_had_the_same_error() -> None:
