@@ -14,6 +14,7 @@ from collector.host.processes import PROC, TICK_NS, ProcessWatch, pid_here
 from collector.host.rank_process import RankProcess
 from pacehound.model.codes import JOINING
 from pacehound.model.events import HostSample, ProcessState, RunState
+from pacehound.model.identity import attempt_mark
 
 MAX_RANK = 1 << 20
 
@@ -112,9 +113,14 @@ class HostProcesses:
                 self._forget(other)  # it is a launcher of this one
 
     def mark_of(self, process: tuple[int, int]) -> int:
-        """By what the communicators of a process, (pid, start ticks), are told from those of an earlier attempt."""
+        """What makes the ids that a process, (pid, start ticks), gives its communicators those of its attempt.
+
+        0 where it counts attempts as this host does.
+        """
         known = self._known.get(process)
-        return 0 if known is None or known.said_attempt is None else rings.mark_of(known.attempt)
+        if known is None or known.said_attempt is None:
+            return 0
+        return attempt_mark(known.said_attempt) ^ attempt_mark(known.attempt)
 
     def add_silent(self, found: RankProcess) -> None:
         """A process is there whose rank has written nothing."""

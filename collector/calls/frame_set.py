@@ -36,8 +36,8 @@ class FrameSet:
     def look(self, mark_of: Callable[[tuple[int, int]], int]) -> tuple[list[FrameLook], list[Refused]]:
         """What every frame says now, and the files that are none (each of them once).
 
-        `mark_of` says by what the communicators of a process, (pid, start ticks), are told from others
-        (`rings.mark_of`); 0 where they have their own ids.
+        `mark_of` gives what makes the ids that a process, (pid, start ticks), gives its communicators those of its
+        attempt (`HostProcesses.mark_of`).
         """
         looks, refused = [], []
         for name in self._files.names():

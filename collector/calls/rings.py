@@ -10,7 +10,6 @@ the writer touches the slot of record `i` again only after `written` has reached
 
 from __future__ import annotations
 
-import hashlib
 import os
 import struct
 from dataclasses import dataclass
@@ -182,13 +181,8 @@ class RingRead:
     lost: int = 0
 
 
-def mark_of(attempt: int) -> int:
-    """What tells the communicators of an attempt from those that its ranks, who count otherwise, give the same ids."""
-    return int.from_bytes(hashlib.blake2b(f"attempt {attempt}".encode(), digest_size=8).digest(), "little")
-
-
 def marked(records: Records, mark: int) -> Records:
-    """The same with this mark on their communicators; 0 is none."""
+    """The same with this laid over their communicators' ids (exclusive or, over the first half); 0 changes nothing."""
     if not mark:
         return records
     copy = records.copy()

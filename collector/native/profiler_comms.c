@@ -1,6 +1,6 @@
 /* Communicators of the profiler plugin: their names for all ranks, the pools of their calls, and the order of those.
  *
- * NCCL gives every communicator a number that all of its ranks agree on; with job and attempt it is the id. Entries and
+ * NCCL gives every communicator a number that all of its ranks agree on; with the job, and marked with the attempt, it is the id. Entries and
  * pools are used again and never given back, so that a stale handle finds memory of ours, and in it another generation.
  */
 #define _GNU_SOURCE
@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "attempt_mark.h"
 #include "blake2b.h"
 
 enum { BACKEND_NCCL = 2, MAX_RANKS = 1 << 20, OVERDUE_NS = 100000000, KEPT_CALLS = 256 };
@@ -63,15 +64,16 @@ static struct ph_profiled *take_entry(void) {
 
 static void name_comm(uint8_t id[16], uint64_t comm_hash, int32_t size) {
     struct ph_blake2b state;
-    uint32_t attempt = (uint32_t)ph_process.attempt;
+    static const uint32_t first_attempt = 0;
     static const char kind[] = "nccl profiler";
     ph_blake2b_begin(&state, 16);
     ph_blake2b_add(&state, kind, sizeof kind);
     ph_blake2b_add(&state, ph_process.job, strlen(ph_process.job) + 1);
-    ph_blake2b_add(&state, &attempt, sizeof attempt);
+    ph_blake2b_add(&state, &first_attempt, sizeof first_attempt);
     ph_blake2b_add(&state, &comm_hash, sizeof comm_hash);
     ph_blake2b_add(&state, &size, sizeof size);
     ph_blake2b_end(&state, id);
+    ph_mark_attempt(id, ph_process.attempt);
 }
 
 /* PH_GROUP, and who is in it: everybody, or only our own place is known. */

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "attempt_mark.h"
 #include "blake2b.h"
 
 enum { SLOTS = 1 << 13, BACKEND_NCCL = 2, MAX_RANKS = 1 << 20, MAX_LATER = 1024 };
@@ -232,22 +233,27 @@ void ph_comm_forget(void) {
     atomic_store(&ph_n_births_later, 0);
 }
 
-/* Ids. Job and attempt are part of the first one, and with it of all. */
+/* Ids. The job is part of the first one, and with it of all; each has the mark of the attempt, none is made of it. */
 
 static void begin(struct ph_blake2b *state, const char *kind) {
     ph_process_start();
-    uint32_t attempt = (uint32_t)ph_process.attempt;
+    static const uint32_t first_attempt = 0;
     ph_blake2b_begin(state, 16);
     ph_blake2b_add(state, kind, strlen(kind) + 1);
     ph_blake2b_add(state, ph_process.job, strlen(ph_process.job) + 1);
-    ph_blake2b_add(state, &attempt, sizeof attempt);
+    ph_blake2b_add(state, &first_attempt, sizeof first_attempt);
+}
+
+static void end(struct ph_blake2b *state, uint8_t id[16]) {
+    ph_blake2b_end(state, id);
+    ph_mark_attempt(id, ph_process.attempt);
 }
 
 void ph_id_of_init(uint8_t id[16], const ncclUniqueId *unique) {
     struct ph_blake2b state;
     begin(&state, "nccl init");
     ph_blake2b_add(&state, unique, sizeof *unique);
-    ph_blake2b_end(&state, id);
+    end(&state, id);
 }
 
 void ph_id_of_all(uint8_t id[16], uint32_t ordinal) {
@@ -256,17 +262,20 @@ void ph_id_of_all(uint8_t id[16], uint32_t ordinal) {
     ph_blake2b_add(&state, &ph_process.pid, sizeof ph_process.pid);
     ph_blake2b_add(&state, &ph_process.start_ticks, sizeof ph_process.start_ticks);
     ph_blake2b_add(&state, &ordinal, sizeof ordinal);
-    ph_blake2b_end(&state, id);
+    end(&state, id);
 }
 
 void ph_id_of_child(uint8_t id[16], struct ph_comm *parent, enum ph_child kind, const int32_t *what, int n) {
     struct ph_blake2b state;
     uint32_t ordinal = atomic_fetch_add(&parent->children[kind], 1);
+    uint8_t plain[16];
     begin(&state, kind == PH_SPLIT ? "nccl split" : "nccl shrink");
-    ph_blake2b_add(&state, parent->handle, sizeof parent->handle);
+    memcpy(plain, parent->handle, sizeof plain);
+    ph_mark_attempt(plain, ph_process.attempt); /* takes it off */
+    ph_blake2b_add(&state, plain, sizeof plain);
     ph_blake2b_add(&state, &ordinal, sizeof ordinal);
     ph_blake2b_add(&state, what, (size_t)n * sizeof *what);
-    ph_blake2b_end(&state, id);
+    end(&state, id);
 }
 
 /* Made without blocking. */

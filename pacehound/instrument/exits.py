@@ -17,6 +17,8 @@ from pacehound.instrument.recorder import Recorder
 _NO_HANDLE = bytes(16)
 _SOURCE = re.compile(r"[\w.+\-/]*/([\w.+\-]+\.(?:cc|cpp|cu|h|hpp):\d+)")
 """A line of a source in C++, as gloo, torch and NCCL name it."""
+_CAUGHT = re.compile(r"Caught (\w+) in (.+)\.\nOriginal Traceback")
+"""How torch begins the message of what a loader's worker, or another helper of a rank, failed with."""
 
 
 def install(recorder: Recorder, release: Callable[[], None]) -> None:
@@ -47,7 +49,7 @@ class Leaving:
 
     def failed(self, kind: Any, value: Any) -> None:
         """An exception that nobody caught."""
-        self._say(1, f"{getattr(kind, '__name__', kind)}: {_first_line(value)}")
+        self._say(1, f"{getattr(kind, '__name__', kind)}: {_words(value)}")
 
     def left(self) -> None:
         """The interpreter is about to end."""
@@ -84,16 +86,23 @@ class Leaving:
             self._recorder.fail("the exit", error)
 
 
-def _first_line(value: Any) -> str:
-    """The first that says something: torch begins some messages with an empty one, and many with the path of a source.
+def _words(value: Any) -> str:
+    r"""The first line that says something: torch begins some messages with an empty one, and many with a source's path.
 
-    Of such a path the name is kept, for there is little room.
+    Of such a path the name is kept, for there is little room. What a loader's worker failed with stands at the end.
 
-    >>> _first_line("[/a/b/gloo/transport/tcp/pair.cc:545] Read error [10.0.0.2]:5342: Connection reset by peer")
+    >>> _words("[/a/b/gloo/transport/tcp/pair.cc:545] Read error [10.0.0.2]:5342: Connection reset by peer")
     '[pair.cc:545] Read error [10.0.0.2]:5342: Connection reset by peer'
+    >>> _words("Caught ValueError in worker 0.\nOriginal Traceback (most recent call last):\nValueError: bad sample")
+    'bad sample (in worker 0)'
     """
     try:
-        line = next(filter(None, map(str.strip, str(value).splitlines())), "")
+        text = str(value)
+        line = next(filter(None, map(str.strip, text.splitlines())), "")
+        if caught := _CAUGHT.match(text):
+            kind, where = caught.groups()
+            for own in re.findall(rf"^(?:\w+\.)*{kind}: (.+)$", text, re.MULTILINE)[-1:]:
+                line = f"{own} (in {where})"
         return _SOURCE.sub(r"\1", line)
     except Exception:  # an exception whose own __str__ fails
         return ""

@@ -17,7 +17,7 @@ from pacehound.instrument import native_build, shim
 
 NAME = shim.PLUGIN_NAME
 VARIABLE = shim.PLUGIN_VARIABLE
-SHARED = ("blake2b.c", "shim_process.c", "shim_ring.c")
+SHARED = ("attempt_mark.c", "blake2b.c", "shim_process.c", "shim_ring.c")
 FLAGS = (*shim.FLAGS, "-DPH_PROFILER")
 KERNELS = "PACEHOUND_NCCL_KERNELS"
 """Set to 1, kernel events are asked for also of versions that are reported to be slow with them."""

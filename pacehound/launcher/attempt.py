@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from pacehound.errors import PacehoundError, Unavailable
 from pacehound.launcher.destination import Destination
-from pacehound.runtime.head.attempts import attempt_by_time, next_attempt
+from pacehound.runtime.head.attempts import Answer, attempt_by_time, next_attempt
 from pacehound.runtime.head.client import HeadClient
 
 ATTEMPT_PATH = "/v1/attempt"
@@ -35,8 +35,8 @@ _HIGHEST = 2**30  # a ring's header has 32 bits for it, and restarts are added
 _TRY_AGAIN = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS)
 
 
-def ask_endpoint(destination: Destination, job: str, host: str, within_s: float = WITHIN_S) -> int | None:
-    """The answer of a head somewhere; 0 from a receiver that does not know the question, `None` from nobody in time.
+def ask_endpoint(destination: Destination, job: str, host: str, within_s: float = WITHIN_S) -> Answer | None:
+    """The answer of a head somewhere, `None` from nobody in time; a receiver that does not know the question means 0.
 
     Raises
     ------
@@ -44,7 +44,7 @@ def ask_endpoint(destination: Destination, job: str, host: str, within_s: float 
         Somebody answers there who is not trusted.
 
     """
-    answer: list[int] = []
+    answer: list[Answer] = []
     refusals: list[Unavailable] = []
     deadline_s = time.monotonic() + within_s
 
@@ -71,14 +71,14 @@ def ask_endpoint(destination: Destination, job: str, host: str, within_s: float 
     return answer[0] if answer else None
 
 
-def ask_store(client: HeadClient | None, store: Path, job: str, host: str) -> int:
+def ask_store(client: HeadClient | None, store: Path, job: str, host: str) -> Answer:
     """The answer of the head that has the store open; where there is none yet, what stands beside the store."""
     if client is not None:
         try:
-            return _fitting(client.attempt(job, host, WITHIN_S))
+            return parse_answer(client.attempt(job, host, WITHIN_S))
         except (PacehoundError, ValueError, KeyError, TypeError):
             pass  # it is ending, too busy, or of another version: what it noted will do
-    return _fitting(next_attempt(store, job))
+    return Answer(_fitting(next_attempt(store, job)))
 
 
 def scheduled_attempt(environ: Mapping[str, str]) -> int:
@@ -127,7 +127,7 @@ def counts_restarts(environ: Mapping[str, str]) -> bool:
     return environ.get(_RESTARTS, "").isdecimal()
 
 
-def _ask_once(destination: Destination, job: str, host: str, timeout_s: float) -> int | None:
+def _ask_once(destination: Destination, job: str, host: str, timeout_s: float) -> Answer | None:
     # Here and not above: the standard library's HTTP takes 20 ms to load, and most runs do not need it.
     import urllib.error
     import urllib.request
@@ -152,7 +152,7 @@ def _ask_once(destination: Destination, job: str, host: str, timeout_s: float) -
             return parse_answer(response.read(4096))
     except urllib.error.HTTPError as error:
         error.close()
-        return None if error.code >= 500 or error.code in _TRY_AGAIN else 0
+        return None if error.code >= 500 or error.code in _TRY_AGAIN else Answer(0)
     except (urllib.error.URLError, TimeoutError) as error:
         if why := why_not_trusted(error):
             raise Unavailable(f"{destination.url} is not trusted: {why}") from error
@@ -169,17 +169,20 @@ def attempt_url(endpoint: str) -> str:
     return parts._replace(path=parts.path.rstrip("/") + ATTEMPT_PATH).geturl()
 
 
-def parse_answer(body: bytes) -> int:
-    """The attempt in `{"attempt": n}`; 0 for anything else, which is what a stranger answers.
+def parse_answer(body: bytes) -> Answer:
+    """The attempt in `{"attempt": n, "live": m}`; 0 for anything else, which is what a stranger answers.
 
-    >>> parse_answer(b'{"attempt": 3}'), parse_answer(b'{"partialSuccess": {}}'), parse_answer(b"<html>")
-    (3, 0, 0)
+    >>> parse_answer(b'{"attempt": 3, "live": 2}'), parse_answer(b"<html>")
+    (Answer(attempt=3, live=2), Answer(attempt=0, live=None))
     """
     try:
         answer = json.loads(body)
     except (ValueError, RecursionError):
-        return 0
-    return _fitting(answer.get("attempt") if isinstance(answer, dict) else None)
+        return Answer(0)
+    if not isinstance(answer, dict):
+        return Answer(0)
+    live = answer.get("live")
+    return Answer(_fitting(answer.get("attempt")), None if live is None else _fitting(live))
 
 
 def _fitting(attempt: object) -> int:

@@ -22,6 +22,7 @@ from pacehound.launcher.secrets import without_secrets
 from pacehound.model.events import Decision, Incident
 from pacehound.model.short_job import FEWEST_ITERATIONS
 from pacehound.pages.seen import seen_question
+from pacehound.runtime.head.attempts import Answer
 from pacehound.runtime.head.client import HeadClient
 from pacehound.runtime.head.owner import announced
 from pacehound.runtime.unsent import UnsentFolder, forget_old, store_name, unsent_folders
@@ -146,7 +147,7 @@ class Watch:
     def _told_attempt(self) -> int:
         plan = self._plan
         if plan.destination is None:
-            return ask_store(self._client, plan.store, plan.job, plan.host)
+            return self._told_of_others(ask_store(self._client, plan.store, plan.job, plan.host))
         if plan.destination.is_kafka:
             return scheduled_attempt(plan.environ)
         question = f"which attempt of job {plan.job} this is"
@@ -155,13 +156,23 @@ class Watch:
             found = ask_endpoint(plan.destination, plan.job, plan.host)
         except Unavailable as error:
             found, why = None, f"{error}. It was not asked {question}"
-        if found is None:
-            found = unknown_attempt(time.time())
+        if found is not None:
+            return self._told_of_others(found)
+        attempt = unknown_attempt(time.time())
+        self._say(
+            f"{why}: it is called attempt {attempt}, which no earlier run is; hosts of this run that were told "
+            "another number are shown apart"
+        )
+        return attempt
+
+    def _told_of_others(self, answer: Answer) -> int:
+        if answer.live is not None:
             self._say(
-                f"{why}: it is called attempt {found}, which no earlier run is; hosts of this run that were told "
-                "another number are shown apart"
+                f"job {self._plan.job} runs on other hosts already (attempt {answer.live}), and its ranks have met "
+                f"without this one: it is of attempt {answer.attempt}, as they are when they start again with it; another "
+                "job needs another name (--job)"
             )
-        return found
+        return answer.attempt
 
     def note_command(self, pid: int) -> None:
         """The command runs: its agent may have to know when this process is gone."""

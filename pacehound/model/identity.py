@@ -45,6 +45,27 @@ def event_id(kind: str, *parts: str | int | Sequence[int] | None) -> str:
     return digest(kind, *parts).hex()
 
 
+def attempt_mark(attempt: int) -> int:
+    """64 bits by which the communicators of an attempt differ from those of attempt 0, which has none.
+
+    They are laid over the first half of an id (exclusive or): a rank counts attempts as its own launcher does, and
+    launchers of one job may not agree (of two hosts of torchrun's, one counts a restart of which the other one only
+    hears). An agent that knows better takes one mark off and lays the other on, without knowing what the id is made of.
+
+    >>> attempt_mark(0), attempt_mark(1) == attempt_mark(2)
+    (0, False)
+    """
+    if attempt == 0:
+        return 0
+    return int.from_bytes(hashlib.blake2b(b"attempt %d" % attempt, digest_size=8).digest(), "little")
+
+
+def _of_attempt(communicator: bytes, attempt: int) -> bytes:
+    """The id of a communicator with the mark of its attempt, or without it where that is on it."""
+    first = int.from_bytes(communicator[:8], "little") ^ attempt_mark(attempt)
+    return first.to_bytes(8, "little") + communicator[8:]
+
+
 def communicator_id(job: str, attempt: int, name: str, ranks: Sequence[int], generation: int) -> str:
     """The id of a communicator that c10d made: all members know every one of these fields.
 
@@ -60,7 +81,7 @@ def communicator_id(job: str, attempt: int, name: str, ranks: Sequence[int], gen
         How often this process had initialised torch.distributed before: re-initialising reuses names.
 
     """
-    return digest("communicator", job, attempt, name, sorted(ranks), generation).hex()
+    return _of_attempt(digest("communicator", job, 0, name, sorted(ranks), generation), attempt).hex()
 
 
 def round_trace_id(communicator: str, seq: int, source: int = -1, destination: int = -1) -> bytes:
@@ -98,7 +119,7 @@ def nccl_communicator_id(job: str, attempt: int, unique_id: bytes) -> bytes:
         The 128 bytes of `ncclUniqueId`; the first, where there are several.
 
     """
-    return _nccl_digest("nccl init", job, attempt, unique_id)
+    return _of_attempt(_nccl_digest("nccl init", job, unique_id), attempt)
 
 
 def nccl_child_id(
@@ -121,9 +142,9 @@ def nccl_child_id(
 
     """
     packed = struct.pack(f"<I{len(what)}i", ordinal, *(sorted(what) if kind == "shrink" else what))
-    return _nccl_digest(f"nccl {kind}", job, attempt, parent + packed)
+    return _of_attempt(_nccl_digest(f"nccl {kind}", job, _of_attempt(parent, attempt) + packed), attempt)
 
 
-def _nccl_digest(kind: str, job: str, attempt: int, rest: bytes) -> bytes:
-    head = kind.encode() + b"\0" + job.encode()[:255] + b"\0" + struct.pack("<I", attempt)
+def _nccl_digest(kind: str, job: str, rest: bytes) -> bytes:
+    head = kind.encode() + b"\0" + job.encode()[:255] + b"\0" + bytes(4)
     return hashlib.blake2b(head + rest, digest_size=_DIGEST_BYTES).digest()

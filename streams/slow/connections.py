@@ -5,9 +5,10 @@ a slow link has data on its way nearly all of the time and gets few through, whi
 and wait for it.
 
 Not every connection that is busy and slow holds anything up. Small messages wait for their acknowledgement, up to 40 ms
-of it, also on a link that does nothing else: only connections that carry as much as others do are looked at. And of a
-ring each edge is busy for longer while it waits for the slow one: what the kernel saw the network deliver tells them
-apart, where it says so. Two ends with one address have no network between them.
+of it, also on a link that does nothing else: only connections that carry as much as others do are looked at, and where
+the kernel says what rate the network delivered, only those that are busy because of it. And of a ring each edge is busy
+for longer while it waits for the slow one: what was delivered tells them apart. Two ends with one address have no
+network between them.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from streams.slow.thresholds import (
     MIN_RETRANSMITTED,
     MIN_SENT_BYTES,
     STRONG_BUSY,
+    WAITS_FOR_NO_RATE,
 )
 
 READINGS = 32
@@ -90,6 +92,17 @@ class _Span:
         """Its ends have addresses of their own."""
         return self.local.rpartition(":")[0] != self.remote.rpartition(":")[0]
 
+    @property
+    def is_lossy(self) -> bool:
+        """Much of what it sent was sent again."""
+        return self.retransmitted_bytes >= MIN_RETRANSMITTED * max(self.acked_bytes, 1)
+
+    @property
+    def waits_for_network(self) -> bool:
+        """What keeps it busy is the rate of its network, or its losses, as far as the kernel says what it delivers."""
+        most = WAITS_FOR_NO_RATE * self.got_through_bytes_per_s
+        return self.is_lossy or self.delivery_bytes_per_s <= most
+
 
 class ConnectionTracker:
     """The last readings of each connection."""
@@ -120,7 +133,7 @@ class ConnectionTracker:
         earlier = {(span.local, span.remote): span for span in self._spans(None, since_ns, members)}
         found: dict[tuple[int, int], tuple[float, SlowConnection]] = {}
         for span in spans:
-            if span.busy < MIN_BUSY or not span.has_network:
+            if span.busy < MIN_BUSY or not span.has_network or not span.waits_for_network:
                 continue
             before = earlier.get((span.local, span.remote))
             if before is not None and before.got_through_bytes_per_s * FAR_BELOW < span.got_through_bytes_per_s:
@@ -132,17 +145,15 @@ class ConnectionTracker:
             if rate >= FAR_BELOW * typical:
                 continue
             share = rate / typical
-            lost = span.retransmitted_bytes / max(span.acked_bytes, 1)
-            is_lossy = lost >= MIN_RETRANSMITTED
             connection = Connection(
                 sender=span.sender,
                 receiver=span.receiver,
                 busy_share=span.busy,
                 bytes_per_s=rate,
                 peers_bytes_per_s=typical,
-                resent_share=lost if is_lossy else None,
+                resent_share=span.retransmitted_bytes / max(span.acked_bytes, 1) if span.is_lossy else None,
             )
-            is_strong = before is not None and (span.busy >= STRONG_BUSY or is_lossy)
+            is_strong = before is not None and (span.busy >= STRONG_BUSY or span.is_lossy)
             if span.link not in found or share < found[span.link][0]:
                 found[span.link] = (share, SlowConnection(span.link, is_strong, connection))
         return [connection for _, connection in sorted(found.values(), key=lambda item: (item[0], item[1].link))]

@@ -29,7 +29,7 @@ from pacehound.launcher.destination import Destination
 from pacehound.launcher.run_dir import RunDir
 from pacehound.launcher.watch import Plan, Watch
 from pacehound.model import codec
-from pacehound.runtime.head.attempts import FILE_NAME, AttemptsFile, highest_attempt
+from pacehound.runtime.head.attempts import FILE_NAME, Answer, AttemptsFile, highest_attempt
 from pacehound.runtime.head.certificate import certificate_for
 from pacehound.runtime.head.client import HeadClient
 from pacehound.settings import TlsSettings
@@ -84,7 +84,7 @@ def receiver(seen: Seen) -> Iterator[Destination]:
 def test_a_head_is_asked_with_its_token_and_its_answer_counts() -> None:
     seen = Seen((200, b'{"attempt": 7}'))
     with receiver(seen) as destination:
-        assert ask_endpoint(destination, "j", "h") == 7
+        assert ask_endpoint(destination, "j", "h") == Answer(7)
     assert seen.requests == [("/v1/attempt", "Bearer s3cret", b'{"job": "j", "host": "h"}')]
 
 
@@ -92,14 +92,14 @@ def test_a_head_is_asked_with_its_token_and_its_answer_counts() -> None:
 def test_a_receiver_that_does_not_know_the_question_is_asked_once_and_means_zero(status: int) -> None:
     seen = Seen((status, b"404 page not found"))
     with receiver(seen) as destination:
-        assert ask_endpoint(destination, "j", "h") == 0
+        assert ask_endpoint(destination, "j", "h") == Answer(0)
     assert len(seen.requests) == 1
 
 
 def test_a_head_that_is_starting_is_asked_again() -> None:
     seen = Seen((503, b""), (429, b""), (200, b'{"attempt": 2}'))
     with receiver(seen) as destination:
-        assert ask_endpoint(destination, "j", "h") == 2
+        assert ask_endpoint(destination, "j", "h") == Answer(2)
 
 
 def test_nobody_there_costs_the_given_time_and_no_more() -> None:
@@ -137,6 +137,14 @@ def test_runs_of_which_nobody_says_which_they_are_count_as_no_earlier_one_and_no
     assert second <= highest_attempt(time.time())
 
 
+def test_who_comes_when_the_ranks_have_met_is_told_of_them(tmp_path: Path) -> None:
+    said: list[str] = []
+    with receiver(Seen((200, b'{"attempt": 3, "live": 2}'))) as destination:
+        assert asking_watch(destination, tmp_path, said).attempt() == 3
+    (line,) = said
+    assert line.startswith("job j runs on other hosts already (attempt 2), and its ranks have met without this one")
+
+
 def test_a_head_with_another_certificate_costs_a_line_that_names_both_and_not_the_command(tmp_path: Path) -> None:
     own = certificate_for(TlsSettings(), tmp_path, asked=True, is_reachable=False)
     assert own is not None
@@ -156,11 +164,11 @@ def test_a_head_with_another_certificate_costs_a_line_that_names_both_and_not_th
     [b"", b"<html>", b"[]", b"{}", b'{"attempt": -1}', b'{"attempt": true}', b'{"attempt": 9999999999}', b"\xff"],
 )
 def test_an_answer_that_is_no_attempt_means_zero(body: bytes) -> None:
-    assert parse_answer(body) == 0
+    assert parse_answer(body) == Answer(0)
 
 
 def test_without_a_head_the_note_beside_the_store_answers(tmp_path: Path) -> None:
     AttemptsFile(tmp_path / FILE_NAME).note("j", 3)
-    assert ask_store(None, tmp_path, "j", "h") == 4
+    assert ask_store(None, tmp_path, "j", "h") == Answer(4)
     gone = HeadClient(tmp_path / "head.sock", timeout_s=0.5)
-    assert ask_store(gone, tmp_path, "j", "h") == 4
+    assert ask_store(gone, tmp_path, "j", "h") == Answer(4)

@@ -18,6 +18,7 @@ from pacehound.launcher.attempt import ask_endpoint
 from pacehound.launcher.destination import Destination
 from pacehound.model import codec
 from pacehound.model.events import Tick
+from pacehound.runtime.head.attempts import Answer
 from pacehound.runtime.head.certificate import Certificate, certificate_for
 from pacehound.settings import TlsSettings
 from tests.fakes import head_node as fake
@@ -35,7 +36,7 @@ def send(url: str, trust: Trust) -> None:
 
 
 def ask(url: str, trust: Trust) -> None:
-    assert ask_endpoint(Destination(url=url, headers=SECRET, trust=trust), "j", "h", within_s=30.0) == 0
+    assert ask_endpoint(Destination(url=url, headers=SECRET, trust=trust), "j", "h", within_s=30.0) == Answer(0)
 
 
 both_ways = pytest.mark.parametrize("speak", [send, ask])
@@ -174,4 +175,4 @@ def test_the_question_finds_its_answer_over_tls(tmp_path: Path) -> None:
     with fake.head_node(certificate.context) as node:
         node.answers = [fake.Answer(body=json.dumps({"attempt": 7}).encode())]
         head = Destination(url=node.endpoint, trust=Trust(pin=certificate.pin))
-        assert ask_endpoint(head, "j", "h", within_s=30.0) == 7
+        assert ask_endpoint(head, "j", "h", within_s=30.0) == Answer(7)

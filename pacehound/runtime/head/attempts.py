@@ -12,6 +12,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -47,6 +48,30 @@ def highest_attempt(now_s: float) -> int:
     return max(COUNTED_TO, attempt_by_time(now_s + _CLOCKS_DIFFER_S))
 
 
+class Answer(NamedTuple):
+    """What a host is told that begins a run.
+
+    Attributes
+    ----------
+    attempt
+        Which attempt of the job it is.
+    live
+        The attempt that other hosts are in, where this one cannot be of it.
+
+    """
+
+    attempt: int
+    live: int | None = None
+
+    def document(self) -> dict[str, int]:
+        """As it is sent.
+
+        >>> Answer(0).document(), Answer(1, live=0).document()
+        ({'attempt': 0}, {'attempt': 1, 'live': 0})
+        """
+        return {name: number for name, number in self._asdict().items() if number is not None}
+
+
 class Question(msgspec.Struct, kw_only=True):
     """What is asked at `POST /v1/attempt`."""
 
@@ -66,14 +91,16 @@ class _Run:
     first: int
     latest: int
     hosts: dict[str, _Host] = field(default_factory=dict)
+    with_world: int = -1  # the latest attempt whose ranks have met
 
 
 class Attempts:
     """The book of attempts; time (monotonic seconds) and what the store knows are arguments.
 
     A run owns the attempts from the one it was given up to the next run's: torchrun's restarts are counted on top
-    of it (TORCHELASTIC_RESTART_COUNT, in the training processes). Who joins a run that has restarted is told the
-    attempt that is running, for the torchrun of a new host counts its restarts from 0.
+    of it (TORCHELASTIC_RESTART_COUNT, in the training processes). Who joins a run that has restarted is told which
+    attempt that is, for the torchrun of a new host counts its restarts from 0. And who comes when the ranks of an
+    attempt have met is none of them: it is of the next one, for which torchrun starts all ranks again.
 
     A run is over when all its hosts have said so or fallen silent. It is over for one host as soon as that host has
     said so: where every host runs `while true; do pacehound run …`, the quickest one begins the next run and the
@@ -85,19 +112,19 @@ class Attempts:
     Examples
     --------
     >>> book = Attempts()
-    >>> book.attempt_for("j", "a", 0.0, stored=None), book.attempt_for("j", "b", 300.0, stored=None)
-    (0, 0)
+    >>> [book.attempt_for("j", host, 0.0, stored=None).attempt for host in ("a", "b")]
+    [0, 0]
     >>> for host in ("a", "b"):
     ...     _ = book.heard("j", 0, host, closed=True, now_s=900.0)
-    >>> book.attempt_for("j", "b", 901.0, stored=0), book.attempt_for("j", "a", 902.0, stored=0)
-    (1, 1)
+    >>> [book.attempt_for("j", host, 901.0, stored=0).attempt for host in ("b", "a")]
+    [1, 1]
 
     """
 
     def __init__(self) -> None:
         self._runs: dict[str, _Run] = {}
 
-    def attempt_for(self, job: str, host: str, now_s: float, stored: int | None) -> int:
+    def attempt_for(self, job: str, host: str, now_s: float, stored: int | None) -> Answer:
         """The attempt of a run of `job` that begins on `host` now.
 
         Parameters
@@ -115,10 +142,15 @@ class Attempts:
             highest = max(-1 if stored is None else stored, -1 if run is None else run.latest)
             run = _Run(first=highest + 1, latest=highest + 1)
             self._keep(job, run)
-        return run.latest
+        if host and host not in run.hosts and run.with_world == run.latest:
+            return Answer(run.latest + 1, run.latest)
+        return Answer(run.latest)
 
-    def heard(self, job: str, attempt: int, host: str, *, closed: bool, now_s: float) -> bool:
-        """Something of an attempt arrived from `host` (`closed`: its last word); whether the attempt is new."""
+    def heard(self, job: str, attempt: int, host: str, *, closed: bool, now_s: float, have_met: bool = False) -> bool:
+        """Something of an attempt arrived from `host`; whether the attempt is new.
+
+        `closed`: it is the host's last word; `have_met`: all ranks have joined the world.
+        """
         run = self._runs.get(job)
         if run is None:
             # It was begun under another head, or without asking one.
@@ -127,6 +159,7 @@ class Attempts:
             return False  # the rest of an earlier run
         is_new = attempt > run.latest or not run.hosts
         run.latest = max(run.latest, attempt)
+        run.with_world = max(run.with_world, attempt if have_met else -1)
         known = run.hosts.get(host)
         if known is None or attempt > known.attempt:
             run.hosts[host] = _Host(attempt, closed, now_s)

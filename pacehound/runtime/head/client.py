@@ -69,11 +69,10 @@ class HeadClient:
         answer = json.loads(self._ask("POST", "/settle", {"timeout_s": str(timeout_s)}, wait_s=timeout_s + 2.0))
         return bool(answer["settled"])
 
-    def attempt(self, job: str, host: str, timeout_s: float) -> int:
-        """Which attempt of `job` a run is that begins on `host` now."""
+    def attempt(self, job: str, host: str, timeout_s: float) -> bytes:
+        """Which attempt of `job` a run is that begins on `host` now: the answer as it came."""
         question = json.dumps({"job": job, "host": host}).encode()
-        answer = json.loads(self._ask("POST", "/v1/attempt", body=question, wait_s=timeout_s))
-        return int(answer["attempt"])
+        return self._ask("POST", "/v1/attempt", body=question, wait_s=timeout_s)
 
     def command(self, command: Command) -> None:
         """Hand a signed order over, for the agents of its job."""

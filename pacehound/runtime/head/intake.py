@@ -16,6 +16,7 @@ from pacehound.clock import Clock
 from pacehound.errors import BusFull, InvalidEvent, InvalidInput, MalformedMessage, RejectedMessage
 from pacehound.model import codec, topics
 from pacehound.model.calls import CallBatch
+from pacehound.model.codes import JOINING
 from pacehound.model.events import (
     Command,
     CommandResult,
@@ -31,7 +32,7 @@ from pacehound.model.flushes import Flush
 from pacehound.model.operations import Operations
 from pacehound.model.routing import Event, host_stream, route
 from pacehound.runtime.dead_letter import LONGEST_REASON, dead_letter_of
-from pacehound.runtime.head.attempts import Attempts, AttemptsFile, Question, highest_attempt
+from pacehound.runtime.head.attempts import Answer, Attempts, AttemptsFile, Question, highest_attempt
 from pacehound.runtime.head.known_topology import KnownTopology
 from pacehound.runtime.metric_names import BUS_FULL, RECORDS_ACCEPTED, RECORDS_REJECTED
 from pacehound.runtime.records import Outcome, dead_letters_of, records_of
@@ -210,7 +211,7 @@ class Intake:
         """What this process says itself, as it is."""
         self._bus.publish(*route(event), codec.encode(event), (event,))
 
-    def attempt_for(self, question: Question, stored: int | None) -> int:
+    def attempt_for(self, question: Question, stored: int | None) -> Answer:
         """Which attempt of its job a run is that begins now; `stored` is the highest that the store knows."""
         with self._attempts_lock:
             return self._attempts.attempt_for(question.job, question.host, self._clock.monotonic_s(), stored)
@@ -254,9 +255,12 @@ class Intake:
 
     def _note_attempt(self, event: FromHost) -> None:
         closed = isinstance(event, HostSample) and event.closed
+        topologies = (event,) if isinstance(event, Topology) else event.topologies if isinstance(event, Flush) else ()
+        have_met = any(topology.is_world and topology.name != JOINING for topology in topologies)
         with self._attempts_lock:
+            now_s = self._clock.monotonic_s()
             is_new = self._attempts.heard(
-                event.job, event.attempt, event.host, closed=closed, now_s=self._clock.monotonic_s()
+                event.job, event.attempt, event.host, closed=closed, now_s=now_s, have_met=have_met
             )
         if is_new and self._attempts_file is not None:
             self._attempts_file.note(event.job, event.attempt)

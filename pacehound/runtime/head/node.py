@@ -31,7 +31,7 @@ from pacehound.model.flushes import Flush
 from pacehound.model.routing import Event
 from pacehound.model.topics import Topic
 from pacehound.runtime.event_loop import Worker
-from pacehound.runtime.head.attempts import AttemptsFile, Question
+from pacehound.runtime.head.attempts import Answer, AttemptsFile, Question
 from pacehound.runtime.head.client import Health
 from pacehound.runtime.head.intake import IngestResult, Intake, why
 from pacehound.runtime.head.interrupted import interrupted
@@ -329,7 +329,7 @@ class Head:
             problems.append(f"{dropped} messages are missing from the recording")
         return Health(problems=tuple(problems), not_stored_messages=waiting, failed_writes=self._store.loop.failures)
 
-    def attempt_for(self, question: Question) -> int:
+    def attempt_for(self, question: Question) -> Answer:
         """Which attempt of its job a run is that begins now."""
         stored = self.parts.store.last_attempt(question.job)
         return self._intake.attempt_for(question, stored)

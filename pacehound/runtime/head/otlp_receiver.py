@@ -16,7 +16,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from pacehound.bus.otlp_headers import COMMANDS_PATH
 from pacehound.errors import PacehoundError
 from pacehound.model.codec import MAX_MESSAGE_BYTES
-from pacehound.runtime.head.attempts import Question
+from pacehound.runtime.head.attempts import Answer, Question
 from pacehound.runtime.head.exports import PROTOBUF, Exports, Log, Taken, come_again
 from pacehound.runtime.head.held_questions import HeldQuestions
 from pacehound.runtime.head.query_server import is_from, parse_question
@@ -31,7 +31,7 @@ def make_otlp_app(
     log: Log,
     take_logs: Callable[[bytes], Taken],
     take_spans: Callable[[bytes], Taken],
-    attempt_for: Callable[[Question], int],
+    attempt_for: Callable[[Question], Answer],
     commands: Callable[[str, int], tuple[bytes, int]],
     when_told: Callable[[Callable[[], object]], object],
     telemetry: Telemetry,
@@ -105,10 +105,10 @@ def make_otlp_app(
     async def attempt(request: web.Request) -> web.Response:
         question = parse_question(await request.read())
         try:
-            number = await asyncio.get_running_loop().run_in_executor(asked, attempt_for, question)
+            answer = await asyncio.get_running_loop().run_in_executor(asked, attempt_for, question)
         except PacehoundError as error:
             raise come_again(error) from error
-        return web.Response(text=json.dumps({"attempt": number}), content_type="application/json")
+        return web.Response(text=json.dumps(answer.document()), content_type="application/json")
 
     async def healthz(request: web.Request) -> web.Response:
         return web.Response(text="ok\n")

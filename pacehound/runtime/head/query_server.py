@@ -17,7 +17,7 @@ from aiohttp import web
 from pacehound.errors import InvalidInput, PacehoundError
 from pacehound.model.events import CommandResult, Decision, Incident
 from pacehound.model.json_documents import UNREADABLE_JSON
-from pacehound.runtime.head.attempts import Question
+from pacehound.runtime.head.attempts import Answer, Question
 from pacehound.runtime.head.client import Asked, Health, IncidentsAnswer, ResultsAnswer
 from pacehound.runtime.metric_names import LEASES
 from pacehound.runtime.telemetry import Telemetry
@@ -56,7 +56,7 @@ class Answers(Protocol):
         """What is not as it should be."""
         ...
 
-    def attempt_for(self, question: Question) -> int:
+    def attempt_for(self, question: Question) -> Answer:
         """Which attempt of its job a run is that begins now."""
         ...
 
@@ -166,7 +166,8 @@ def make_desk(
 
     async def attempt(request: web.Request) -> web.Response:
         question = parse_question(await request.read())
-        return _json({"attempt": await aside(head.attempt_for, question, on=attempts)})
+        answer = await aside(head.attempt_for, question, on=attempts)
+        return _json(answer.document())
 
     async def command(request: web.Request) -> web.Response:
         await aside(head.take_command, await request.read())

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from collector.calls import rings
 from pacehound.model.codes import JOINING
 from pacehound.model.events import HostSample, Markers, Progress, Topology
+from pacehound.model.identity import communicator_id
 from tests.fakes.agent_run import AgentRun
 from tests.fakes.ring_file import HANDLE, RingFile
 
@@ -123,5 +123,14 @@ def test_a_third_time_is_a_third_attempt(run: AgentRun) -> None:
     assert len({topology.communicator for topology in run.receiver.of(Topology)}) == 3
 
 
-def test_marks_of_attempts_differ() -> None:
-    assert len({rings.mark_of(attempt) for attempt in range(1_000)}) == 1_000
+@pytest.mark.parametrize("said", [0, 1])
+def test_hosts_whose_ranks_count_otherwise_give_the_communicators_of_an_attempt_the_same_ids(
+    run: AgentRun, said: int
+) -> None:
+    # torchrun counts a restart where a rank failed; a host that only hears of it starts its ranks again uncounted.
+    both_have_left(run)
+    ring = started(run, 0, said=said)
+    ring.group([0, 1], handle=bytes.fromhex(communicator_id("j", said, "0", [0, 1], 0)))
+    run.flush()
+    (second,) = {topology.communicator for topology in run.receiver.of(Topology) if topology.attempt == 1}
+    assert second == communicator_id("j", 1, "0", [0, 1], 0)

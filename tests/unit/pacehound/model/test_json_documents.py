@@ -26,7 +26,7 @@ def test_a_damaged_document_is_none_and_no_fault(tmp_path: Path, damaged: bytes)
         (tmp_path / name).write_bytes(damaged)
     run = RunFolder(tmp_path)
     assert (run.ended(), run.command(), read_watched(tmp_path), announced(tmp_path)) == (None, None, None, None)
-    assert (next_attempt(tmp_path, "j"), parse_answer(damaged)) == (0, 0)
+    assert (next_attempt(tmp_path, "j"), parse_answer(damaged).attempt) == (0, 0)
     with pytest.raises(InvalidInput, match="does not describe a job"):
         run.job()
     with pytest.raises(InvalidInput, match="no file of answers"):

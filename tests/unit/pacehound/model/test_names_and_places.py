@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pacehound.clock import ClockPair, ManualClock, SystemClock
 from pacehound.model import topics
 from pacehound.model.events import DeadLetter, HostSample, Tick
-from pacehound.model.identity import communicator_id, digest, event_id, round_trace_id
+from pacehound.model.identity import attempt_mark, communicator_id, digest, event_id, round_trace_id
 from pacehound.model.routing import host_stream, route
 from pacehound.model.topology import Layout, ring_edges
 
@@ -111,3 +111,7 @@ def test_a_clock_pair_maps_monotonic_to_unix_time():
     mapped_ns = pair.to_unix_ns(time.monotonic_ns())
     assert abs(mapped_ns - SystemClock().now_ns()) < 1_000_000_000
     assert SystemClock().monotonic_s() <= SystemClock().monotonic_s()
+
+
+def test_marks_of_attempts_differ() -> None:
+    assert len({attempt_mark(attempt) for attempt in range(1_000)}) == 1_000

@@ -136,9 +136,20 @@ def test_nobody_is_named_for_small_messages_that_wait_for_their_acknowledgement(
     assert read_each_5_s(MEASURED, slow_from=1_000).slow_links(range(4), 5 * S) == []
 
 
+def test_nobody_is_named_where_all_messages_are_small() -> None:
+    # A ring of tiny all_reduces over two hosts, healthy: what their packets were delivered at says nothing of a link.
+    tiny: Figures = {
+        (0, 1, "tiny"): ((0.07, 0.02, 16_384.0),) * 2,
+        (1, 2, "tiny"): ((0.07, 0.9, 16_384.0),) * 2,
+        (2, 3, "tiny"): ((0.07, 0.02, 16_384.0),) * 2,
+        (3, 0, "tiny"): ((0.07, 1.1, 482.7),) * 2,
+    }
+    assert read_each_5_s(tiny, slow_from=1_000).slow_links(range(4), 5 * S) == []
+
+
 def test_two_ranks_of_one_host_have_no_network_between_them() -> None:
     healthy = {ends: (before, before) for ends, (before, _) in MEASURED.items()}
-    crowded = (47.3, 4.9, 400.0)  # a copy within a host waits for its processors
+    crowded = (47.3, 4.9, 12.0)  # a copy within a host waits for its processors
     for ends, named in (((1, 0, "big"), []), ((2, 1, "big"), [(1, 2)])):
         found = read_each_5_s(healthy | {ends: (healthy[ends][0], crowded)}).slow_links(range(4), 60 * S)
         assert [one.link for one in found] == named

@@ -16,6 +16,7 @@ from pacehound.runtime.head.attempts import (
     MAX_JOBS,
     OWN_SILENCE_S,
     SILENCE_S,
+    Answer,
     Attempts,
     AttemptsFile,
     Question,
@@ -27,11 +28,11 @@ from pacehound.settings import Settings
 
 
 def asked(book, now_s, host="a", stored=None, job="j"):
-    return book.attempt_for(job, host, now_s, stored)
+    return book.attempt_for(job, host, now_s, stored).attempt
 
 
-def speaks(book, now_s, *hosts, attempt=0, closed=False, job="j"):
-    return [book.heard(job, attempt, host, closed=closed, now_s=now_s) for host in hosts]
+def speaks(book, now_s, *hosts, attempt=0, closed=False, job="j", have_met=False):
+    return [book.heard(job, attempt, host, closed=closed, now_s=now_s, have_met=have_met) for host in hosts]
 
 
 def test_hosts_that_start_hours_apart_agree_while_nothing_has_been_heard():
@@ -93,6 +94,21 @@ def test_elastic_restarts_belong_to_their_run_and_the_next_run_is_above_them():
     assert asked(book, 22.0, "new") == 1  # its torchrun counts restarts from 0, the job is in its attempt 1
     speaks(book, 30.0, "a", "b", attempt=1, closed=True)
     assert asked(book, 31.0, stored=1) == 2
+
+
+def test_who_comes_when_the_ranks_have_met_is_of_the_attempt_that_begins_with_it():
+    """torchrun starts the ranks of all hosts again, and the launcher of the new one has asked before they begin."""
+    book = Attempts()
+    asked(book, 0.0)
+    speaks(book, 10.0, "a")
+    assert asked(book, 10.0, "b") == 0  # nobody has met yet: they are started one after the other
+    speaks(book, 20.0, "a", "b", have_met=True)
+    assert [asked(book, 30.0, host) for host in ("new", "new", "other")] == [1, 1, 1]
+    assert [asked(book, 30.0, host) for host in ("a", "")] == [0, 0]  # a launcher for each rank asks of its own
+    speaks(book, 31.0, "a", attempt=1)
+    assert asked(book, 31.0, "third") == 1
+    speaks(book, 32.0, "a", "new", attempt=1, have_met=True)
+    assert book.attempt_for("j", "third", 33.0, stored=1) == Answer(2, live=1)
 
 
 def test_a_late_word_of_a_closed_host_does_not_open_the_run_again():
@@ -172,9 +188,9 @@ def test_nobody_claims_the_last_attempt_of_a_job():
     assert "InvalidEvent: attempt is 222249601; today it must be in 0..222249600" in receipt.reason
     with pytest.raises(InvalidEvent):
         head.publish([sample(attempt=MAX_ATTEMPT)])
-    assert head.attempt_for(Question(job="j", host="h")) == now
+    assert head.attempt_for(Question(job="j", host="h")).attempt == now
     head.publish([sample(attempt=now, closed=True)])
-    assert head.attempt_for(Question(job="j", host="h")) == now + 1
+    assert head.attempt_for(Question(job="j", host="h")).attempt == now + 1
 
 
 def test_the_head_counts_runs_by_what_arrives_and_what_is_stored(tmp_path):
@@ -183,13 +199,14 @@ def test_the_head_counts_runs_by_what_arrives_and_what_is_stored(tmp_path):
     file = AttemptsFile(tmp_path / FILE_NAME)
     head = Head(settings=Settings(), parts=parts(store), clock=clock, attempts_file=file)
     question = Question(job="j", host="h")
-    assert head.attempt_for(question) == 0
+    assert head.attempt_for(question) == Answer(0)
     head.publish([topology(), sample()])
-    assert (head.attempt_for(question), next_attempt(tmp_path, "j")) == (0, 1)
+    assert (head.attempt_for(question), next_attempt(tmp_path, "j")) == (Answer(0), 1)
+    assert head.attempt_for(Question(job="j", host="another")) == Answer(1, live=0), "the ranks have met without it"
     head.publish([sample(closed=True, why="job ended")])
-    assert head.attempt_for(question) == 1
+    assert head.attempt_for(question) == Answer(1)
     head.start()
     assert head.settle(5.0)
     assert head.stop()
     later = Head(settings=Settings(), parts=parts(store), clock=clock)
-    assert later.attempt_for(question) == 1
+    assert later.attempt_for(question) == Answer(1)

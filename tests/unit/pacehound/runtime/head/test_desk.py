@@ -17,6 +17,7 @@ from aiohttp import web
 
 from pacehound.model.events import Decision, Incident
 from pacehound.model.evidence.levels import Level
+from pacehound.runtime.head.attempts import Answer
 from pacehound.runtime.head.client import HeadClient, Health
 from pacehound.runtime.head.query_server import Leases, is_of, make_desk
 from pacehound.runtime.telemetry import Telemetry
@@ -44,8 +45,8 @@ class BusyHead:
     def health(self) -> Health:
         return Health()
 
-    def attempt_for(self, question: object) -> int:
-        return 7
+    def attempt_for(self, question: object) -> Answer:
+        return Answer(7)
 
     def incidents(self, job: str | None) -> list[Incident]:
         return [] if job else [INCIDENT]

@@ -26,6 +26,7 @@ from pacehound.clock import ManualClock
 from pacehound.model import codec
 from pacehound.model.events import Command, DeadLetter
 from pacehound.runtime.head import exports, otlp_receiver, query_server
+from pacehound.runtime.head.attempts import Answer
 from pacehound.runtime.head.intake import IngestResult
 from pacehound.runtime.head.node import Head
 from pacehound.runtime.status import Scrape
@@ -66,7 +67,7 @@ def app_of(log: ManualLog, token: str = "", **others: Any) -> web.Application:
         log=log,
         take_logs=log.take,
         take_spans=log.take,
-        attempt_for=lambda question: 0,
+        attempt_for=lambda question: Answer(0),
         telemetry=Telemetry(),
         token=token,
         **commands,
