@@ -169,8 +169,8 @@ class Watch:
         if answer.live is not None:
             self._say(
                 f"job {self._plan.job} runs on other hosts already (attempt {answer.live}), and its ranks have met "
-                f"without this one: it is of attempt {answer.attempt}, as they are when they start again with it; another "
-                "job needs another name (--job)"
+                f"without this one: it is of attempt {answer.attempt}, as they are when they start again with it; "
+                "another job needs another name (--job)"
             )
         return answer.attempt
 

@@ -39,7 +39,7 @@ _DID_NOT_COME = re.compile(r"\bRanks? (\d+(?:, \d+)*) failed to pass monitoredBa
 
 _LOST_A_PEER = re.compile(
     r"Connection closed by peer \[|(?:Read|Write) error \[[^\]]*\]:\d|failed on SocketImpl|Connection was likely closed"
-    r"|remote process exit"
+    r"|remote process exit|successfully reached monitoredBarrier, but"
 )
 """What gloo, torch's store and NCCL (ncclRemoteError) say where the process at the other end has gone.
 
@@ -144,6 +144,7 @@ class ExitWatch(Watch):
         if from_outside := self._ended_from_outside(left, first_ns):
             return [self._nobody(left, first_ns, from_outside, moment)]
         alike = self._alike(first)
+        is_same = len(set(map(_own_error, alike))) == 1
         ranks = tuple(process.rank for process in alike or first)
         own_fault = tuple(process.rank for process in first if process.signal in _OWN_FAULT)
         verdict: VerdictWord = "unknown"
@@ -169,7 +170,7 @@ class ExitWatch(Watch):
             lasting=True,
             pages=True,
             evidence=(
-                *([Reported(ranks=ranks, detail=f"left with the same error: {alike[0].detail}")] if alike else ()),
+                *([Reported(ranks=ranks, detail=f"left with the same error: {alike[0].detail}")] if is_same else ()),
                 *(_first(process, len(first)) for process in first),
             ),
             unseen=() if own_fault else _unseen(first),

@@ -270,12 +270,14 @@ def test_a_host_that_is_interrupted_is_told_where_others_that_were_not_fail_for_
     )
 
 
-def fail_one_by_one(said: dict[int, tuple[str, int]], runs_on: tuple[int, ...] = ()) -> Finding:
-    """What is said of ranks that fail 0.3 s apart: by rank their last words, and how each has ended; others run on."""
+def fail_one_by_one(
+    said: dict[int, tuple[str, int]], runs_on: tuple[int, ...] = (), apart_ns: int = 3 * SECOND_NS // 10
+) -> Finding:
+    """What is said of ranks that fail one after the other: their last words, and how each has ended; others run on."""
     watch = ExitWatch("j", 0, HeldUp(None))
     at = sample(10 * SECOND_NS, **{f"rank{rank}": status for rank, (_, status) in said.items()})
     processes = tuple(
-        replace(p, detail=said[p.rank][0], since_ns=p.since_ns + 3 * p.rank * SECOND_NS // 10) if p.rank in said else p
+        replace(p, detail=said[p.rank][0], since_ns=p.since_ns + p.rank * apart_ns) if p.rank in said else p
         for p in at.processes
     )
     others = tuple(ProcessState(rank=rank, pid=100 + rank, state="running", since_ns=0) for rank in runs_on)
@@ -301,6 +303,19 @@ def test_where_all_others_have_lost_them_those_of_one_error_are_suspected_togeth
     assert (more.verdict, more.culprits) == ("suspected", (1, 2))
     halves = {0: (RESET, 1), 1: (memory, 1), 2: (RESET, 1), 3: (memory, 1)}
     assert fail_one_by_one(halves).candidates == (1, 3), "as many as the others: it may be what all do"
+
+
+def test_ranks_with_errors_of_their_own_that_differ_are_not_told_to_have_the_same() -> None:
+    errors = {0: ("ValueError: a", 1), 1: ("OSError: b", 1), 2: ("ValueError: a", 1)}
+    found = fail_one_by_one(errors, runs_on=(3,), apart_ns=0)
+    assert found.candidates == (0, 1, 2)
+    assert not any("the same error" in words for words in words_of(found))
+
+
+def test_who_waited_in_a_barrier_for_one_that_has_gone_is_no_suspect() -> None:
+    waited = "RuntimeError: Rank 1 successfully reached monitoredBarrier, but received errors while waiting"
+    found = fail_one_by_one({1: (waited, 1), 2: ("OSError: b", 1)}, runs_on=(0, 3))
+    assert (found.verdict, found.culprits) == ("suspected", (2,))
 
 
 def test_who_was_ended_before_it_could_fail_may_have_had_the_same_error() -> None:
