@@ -51,6 +51,12 @@ def rank_pace(spec: JobSpec) -> FloatArray:
     return np.exp(paces)
 
 
+def length_of_step(spec: JobSpec, step: int) -> float:
+    """What all ranks compute in a step, about 1: batches of sequences of about one length, rollouts."""
+    rng = np.random.default_rng([spec.seed, 17, step])
+    return float(np.exp(spec.step_spread * rng.standard_normal()))
+
+
 def sequence_load(spec: JobSpec, step: int) -> FloatArray:
     """What each micro-batch of each data-parallel rank computes in a step, about 1; `(micro_batches, dp)`.
 

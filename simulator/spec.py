@@ -64,6 +64,7 @@ class JobSpec:
     jitter: float = 0.01  # relative standard deviation of every computation
     stage_work: tuple[float, ...] = ()  # what each stage computes, against the others; none: all the same
     sequence_spread: float = 0.0  # of the logarithm of what a micro-batch computes: its sequences differ in length
+    step_spread: float = 0.0  # of the logarithm of what all ranks compute in a step: its sequences differ together
     # of the logarithm of what a rank needs for the same work, by what its device is, and by what wanders over some
     # `load.WANDERS_OVER` steps
     device_spread: float = 0.0

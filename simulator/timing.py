@@ -21,7 +21,7 @@ from simulator.faults import (
     StuckRanks,
 )
 from simulator.links import TransferTimes, transfer_times
-from simulator.load import expert_load, rank_pace, sequence_load
+from simulator.load import expert_load, length_of_step, rank_pace, sequence_load
 from simulator.program import Action, Slot, StageProgram, Step, build
 from simulator.spec import JobSpec
 from simulator.stuck_step import LastStep, Play
@@ -294,6 +294,9 @@ def _computations(
         loads = sequence_load(spec, step)
         for index, program in enumerate(programs):
             compute[index] *= loads[program.micro_batch][:, :, None]
+    if spec.step_spread > 0:
+        for stage in compute:
+            stage *= length_of_step(spec, step)
     if spec.spike_probability > 0:
         for stage in compute:
             stage[0] += spec.spike_s * (rng.random(grid) < spec.spike_probability)

@@ -119,6 +119,7 @@ def _base(rng: np.random.Generator, seed: int) -> JobSpec:
         sequence_spread=float(rng.choice([0.0, 0.0, 0.2])),
         device_spread=float(rng.choice([0.0, 0.02])),
         wandering=float(rng.choice([0.0, 0.0, 0.03])),
+        step_spread=float(rng.choice([0.0, 0.0, 0.0, 0.5])),
         spike_probability=float(rng.choice([0.0, 0.01])),
         spike_s=0.05,
         dropped_fraction=float(rng.choice([0.0, 0.0, 0.03])),

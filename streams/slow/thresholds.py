@@ -308,15 +308,25 @@ many steps)."""
 
 LOOKS = (30, 40, 50, 60, 70, 80, 90, 100, 125, 150, 175, 200, 250, 300)
 """After so many iterations it is looked who stands apart. Whoever has not by the last of them is not slow from the
-start; what comes later has a quiet time before it (chosen; as many as `slow_watch` keeps)."""
+start (chosen; as many as `slow_watch` keeps)."""
+
+LATELY = 100
+"""Who becomes slow later has a quiet time before it, and makes a new level; but where iterations differ in length by
+more than that (sequences, rollouts) no level shows it, and its peers in the same iterations do. At each look, and every
+so many iterations behind the last of `LOOKS`, the last so many are looked at, too (chosen: later than a level that is
+one)."""
+
+UNEVEN = 0.25
+"""Where what all ranks of a part do differs by this share from iteration to iteration, what one does beyond it is held
+against it: sequences that are twice as long cost a slow rank twice as much (chosen: noise is a tenth)."""
 
 LEFT_OUT = 24
 """At each look all iterations are looked at, and those from where their level begins on, within so many; or without so
 many where it begins nowhere: what begins within them has no level before it (derived: `LEARN_ROWS` of
 `level_thresholds.h`)."""
 
-LOOKED_AT = 2
-"""Stretches of iterations that each look has."""
+LOOKED_AT = 3
+"""Stretches of iterations that each look has at most."""
 
 BEYOND_MIDDLE = 0.9
 """Share of the iterations before ranks became slow whom no peers tell, and of those since, on their side of the middle

@@ -85,7 +85,7 @@ from streams.snapshots.codec import StateCodec
 from streams.whatif.price_watch import PriceWatch
 from streams.whatif.straggling import PricedWindow, Straggling
 
-SCHEMA_VERSION = 20
+SCHEMA_VERSION = 21
 
 _PLAIN: dict[type, str] = {
     StageOne: "_lateness_ns _shared communicator is_closed _host _patience",
@@ -153,7 +153,7 @@ _PLAIN: dict[type, str] = {
     SlowSeldom: "_job _attempt _finding _last _apart _since_step _first_step _kept _n _next_look",
     MeasuredIterations: "numbers ranks marked _others _index",
     AlwaysSlowWatch: (
-        "_job _attempt _min_change _min_duration_s _slow _n_iterations _next_look _began _episode _excess_s"
+        "_job _attempt _min_change _min_duration_s _slow _n_iterations _next_look _told_at _began _episode _excess_s"
     ),
     SlowEvidence: "_job _attempt _transfers _rates _connections _gpus _processors _stacks",
     SinceStart: (

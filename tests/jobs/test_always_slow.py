@@ -218,6 +218,25 @@ def test_a_ring_whose_links_are_alike_has_no_finding() -> None:
     assert findings(SlowLink(link=(1, 2), bandwidth_factor=0.7, from_step=0), iterations=100, **LONE) == []
 
 
+@pytest.mark.parametrize("from_step", [0, 90])
+def test_where_iterations_differ_by_more_than_a_slow_rank_its_peers_tell(from_step: int) -> None:
+    """Sequences of a bucket, rollouts: twice as long here and half as long there, on all ranks alike."""
+    slow = SlowCompute(ranks=(2,), factor=1.5, from_step=from_step)
+    heard = findings(slow, layout=Layout(dp=4), iterations=230, step_spread=0.7)
+    (found,) = [finding for finding in heard if finding.version == 0]
+    assert found.onset is not None
+    assert found.onset.step is not None
+    assert (found.verdict, found.culprits) == ("culprit", (2,))
+    assert abs(found.onset.step - from_step) <= 3
+    assert f"since step {found.onset.step}" in words_of(found)[0] or from_step == 0
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_iterations_of_any_length_name_nobody(seed: int) -> None:
+    job = {"layout": Layout(dp=4), "iterations": 230, "step_spread": 0.7, "sequence_spread": 0.3, "seed": seed}
+    assert not any(finding.culprits or finding.links for finding in findings(**job))
+
+
 def test_who_is_slow_for_long_has_one_finding() -> None:
     """Of most of the iterations since the first it would be found again, as slow from the start."""
     found = findings(SlowCompute(ranks=(5,), factor=1.6, from_step=26), iterations=260)

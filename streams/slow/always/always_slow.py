@@ -4,7 +4,8 @@ Ranks that play the same part (`peers`) do the same work. One whose own time sta
 on the critical path lengthens the iterations by `slow.min_change`, is slow; so is a communicator or pair whose
 transfers take longer than those of its kind. What becomes slow while the level is learnt is looked for without the
 first iterations, and against these (`grown`). What becomes slow later has a quiet time before it, and is for
-`SlowWatch`, whose measurements are used here.
+`SlowWatch`, whose measurements are used here; where iterations are so uneven that it is no new level, whoever stands
+apart in the last of them is slow since a while ago (`lately_slow`).
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from streams.slow.always.found import AlwaysSlow, level_begins, typical_step_ns
 from streams.slow.always.grown import grown_ranks
 from streams.slow.always.links import slow_links, transfers_ns
 from streams.slow.always.peers import Parts, parts_of
-from streams.slow.always.ranks import slow_ranks
+from streams.slow.always.ranks import apart_since, slow_ranks
 from streams.slow.attribution.observations import Observations, members_of
 from streams.slow.attribution.records import IterationRecord, columns_of
 from streams.slow.slow_watch import SlowWatch
-from streams.slow.thresholds import LEFT_OUT, LOOKS, PERIODIC_SHARE, PERSISTS, RELIEF_ITERATIONS, RELOOK
+from streams.slow.thresholds import LATELY, LEFT_OUT, LOOKS, PERIODIC_SHARE, PERSISTS, RELIEF_ITERATIONS, RELOOK
 from streams.watching.moment import Iteration, Moment
 from streams.watching.waking import slowness_wakes
 from streams.watching.watch import Said, Watch
@@ -55,6 +56,7 @@ class AlwaysSlowWatch(Watch):
         self._slow = slow
         self._n_iterations = 0
         self._next_look = LOOKS[0]
+        self._told_at = 0  # the last iteration of which something else was told
         self._began: Instant | None = None
         self._episode: _SinceStart | None = None
         self._excess_s = 0.0
@@ -70,7 +72,7 @@ class AlwaysSlowWatch(Watch):
     def on_new_iterations(self, at: Instant) -> list[Finding]:
         """The first of the new ones is the first step that is seen."""
         episode, self._episode = self._episode, None
-        self._n_iterations, self._next_look, self._began = 0, LOOKS[0], None
+        self._n_iterations, self._next_look, self._told_at, self._began = 0, LOOKS[0], 0, None
         if episode is None:
             return []
         return [episode.finding.next_version(Over(why="iterations changed"), relief=at)]
@@ -83,6 +85,8 @@ class AlwaysSlowWatch(Watch):
         self._n_iterations += 1
         if self._episode is not None:
             self._excess_s += self._episode.slow.cost_ns / 1e9
+        if self._episode is not None or self._slow.ongoing(moment.now_ns):
+            self._told_at = self._n_iterations
         return self._look(moment)
 
     def on_tick(self, moment: Moment) -> list[Said]:
@@ -92,11 +96,11 @@ class AlwaysSlowWatch(Watch):
     def _look(self, moment: Moment) -> list[Said]:
         """What follows from the iterations so far, where it is time to look: of thousands of ranks that takes long."""
         is_first = self._n_iterations <= LOOKS[-1]
-        if self._n_iterations < self._next_look or not (is_first or self._episode) or moment.is_prompt:
+        if self._n_iterations < self._next_look or moment.is_prompt:
             return []
         assert self._began is not None, "an iteration has ended"
         if self._episode is None:
-            self._next_look = next((at for at in LOOKS if at > self._n_iterations), LOOKS[-1] + 1)
+            self._next_look = next((at for at in LOOKS if at > self._n_iterations), self._n_iterations + LATELY)
         else:
             self._next_look = self._n_iterations + RELOOK
         records = self._slow.marked(self._slow.records[-self._n_iterations :])
@@ -108,17 +112,28 @@ class AlwaysSlowWatch(Watch):
             return []
         observed, is_told = self._slow.observed(moment), bool(self._slow.ongoing(moment.now_ns))
         begins = self._level_begins(records)
-        for skipped in (0, begins or LEFT_OUT):
+        for skipped in (0, begins or LEFT_OUT) if is_first else ():
             if skipped and is_told:  # of what has a level before it the level is told
                 break
             slow = self._found(records, skipped, begins, observed)
-            if slow is None or self._slow.names(slow.found):
-                continue  # nobody, or it is told since when
-            finding, began = self._finding(slow, records), slow.since or self._began
-            self._episode = _SinceStart(finding, slow, skipped)
-            self._excess_s = slow.cost_ns / 1e9 * sum(record.time_ns >= began.time_ns for record in records)
-            return [finding]
-        return []
+            if slow is not None and not self._slow.names(slow.found):  # else it is told since when
+                return self._begin(self._finding(slow, records, self._began), slow, records, skipped)
+        if self._n_iterations < max(self._told_at + LATELY, LATELY + LEFT_OUT):
+            return []
+        slow = lately_slow(records, self._slow.keys, observed, self._min_change)
+        if slow is None:
+            return []
+        assert slow.since is not None
+        return self._begin(self._finding(slow, records, slow.since), slow, records, skipped=0)
+
+    def _begin(
+        self, finding: Finding, slow: AlwaysSlow, records: Sequence[IterationRecord], skipped: int
+    ) -> list[Said]:
+        began = slow.since or self._began
+        assert began is not None
+        self._episode = _SinceStart(finding, slow, skipped)
+        self._excess_s = slow.cost_ns / 1e9 * sum(record.time_ns >= began.time_ns for record in records)
+        return [finding]
 
     def _level_begins(self, records: Sequence[IterationRecord]) -> int:
         return level_begins([record.step_time_s for record in records], LEFT_OUT, self._min_change)
@@ -149,17 +164,23 @@ class AlwaysSlowWatch(Watch):
         if not (set(said.culprits) <= set(slow.found.culprits) and set(said.links) <= set(slow.found.links)):
             return []
         version = episode.finding.version + 1
-        finding = replace(self._finding(slow, records), detected=episode.finding.detected, version=version)
+        assert self._began is not None
+        finding = replace(
+            self._finding(slow, records, self._began),
+            id=episode.finding.id,
+            detected=episode.finding.detected,
+            version=version,
+        )
         self._episode = _SinceStart(finding, slow, episode.skipped)
         return [finding]
 
-    def _finding(self, slow: AlwaysSlow, records: Sequence[IterationRecord]) -> Finding:
+    def _finding(self, slow: AlwaysSlow, records: Sequence[IterationRecord], known_by: Instant) -> Finding:
         assert self._began is not None
         last, found = records[-1], slow.found
         magnitude = slow.cost_ns / (typical_step_ns(records) - slow.cost_ns)
         is_named = bool(found.culprits or found.links)
         return Finding(
-            id=event_id("finding", self._job, self._attempt, "always slow", self._began.time_ns),
+            id=event_id("finding", self._job, self._attempt, "always slow", known_by.time_ns),
             job=self._job,
             attempt=self._attempt,
             kind="slow",
@@ -217,6 +238,21 @@ def always_slow(
         return None
     parts = _parts(records, keys, observed)
     return slow_ranks(records, parts, observed, min_change) or slow_links(records, keys, parts, observed, min_change)
+
+
+def lately_slow(
+    records: Sequence[IterationRecord], keys: Mapping[TransferKey, int], observed: Observations, min_change: float
+) -> AlwaysSlow | None:
+    """Which ranks lengthen the last `LATELY` of the iterations by `min_change`, and since when among all of them."""
+    recent = records[-LATELY:]
+    if not all(record.sees_transfers for record in records) or not len(records[-1].ranks):
+        return None
+    parts = _parts(records, keys, observed)
+    slow = slow_ranks(recent, parts, observed, min_change)
+    if slow is None:
+        return None
+    first = records[apart_since(records, parts, slow.found.culprits)]
+    return slow.begun(Instant(step=first.step, time_ns=first.time_ns))
 
 
 def _parts(records: Sequence[IterationRecord], keys: Mapping[TransferKey, int], observed: Observations) -> Parts:

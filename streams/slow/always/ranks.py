@@ -20,6 +20,7 @@ from streams.slow.attribution.records import Float64Array, IterationRecord, colu
 from streams.slow.attribution.verdict import Attribution, most_culprits
 from streams.slow.thresholds import (
     HOST_SHARE,
+    LATELY,
     MIN_EXPLAINED,
     MIN_PEERS_OF_CULPRIT,
     MIN_SHARE_OF_PART,
@@ -69,6 +70,28 @@ def slow_ranks(
     if weighed_found is None:
         return None
     return AlwaysSlow(weighed_found, cost_ns, float(against.level[chosen].mean()))
+
+
+def apart_since(records: Sequence[IterationRecord], parts: Parts, culprits: Sequence[int]) -> int:
+    """From which iteration on they are as far above the others of their parts as they are now.
+
+    The split of all of them that leaves the least squares; 0 where they were half as far above before it, too.
+    """
+    ranks = records[-1].ranks
+    own_ns = columns_of(records, "own_ns", ranks)
+    is_named, excess = np.isin(ranks, culprits), np.zeros(len(records))
+    for at in np.flatnonzero(is_named).tolist():
+        inside = parts.of_part(int(parts.part[at]))
+        excess += own_ns[:, at] - np.median(own_ns[:, inside[~is_named[inside]]], axis=1)
+    excess = np.nan_to_num(excess)
+    most = 2.0 * float(np.median(excess[-LATELY:]))  # pauses do not decide
+    excess = np.clip(excess, -most, most)
+    n_before = np.arange(1, len(excess))
+    before = np.cumsum(excess)[:-1]
+    after = float(excess.sum()) - before
+    at = int(np.argmax(before**2 / n_before + after**2 / (len(excess) - n_before)))
+    was_so = before[at] / n_before[at] >= PERSISTS * after[at] / (len(excess) - n_before[at])
+    return 0 if was_so else int(n_before[at])
 
 
 def _chosen(

@@ -1,7 +1,8 @@
 """Whose own time has stayed above that of its peers, by more than chance explains.
 
 Each rank is held against the median of its peers in each iteration, and its excess is the median over the iterations:
-what comes in fewer than half of them (logs, evaluations, a pause) does not move it. How much of it could be chance is
+what comes in fewer than half of them (logs, evaluations, a pause) does not move it. Where iterations are uneven
+(sequences of other lengths) it is taken as a share of what the peers do in each. How much of it could be chance is
 told by how the excess moves from iteration to iteration, neighbours included: noise that lasts averages out slowly. And
 among many peers it must lie further from them than the farthest of so many normal values, for devices differ for good.
 """
@@ -24,6 +25,7 @@ from streams.slow.thresholds import (
     PERIODIC_SHARE,
     PERSISTS,
     QUARTERS,
+    UNEVEN,
 )
 from streams.spread import MAD_TO_SIGMA
 
@@ -36,25 +38,45 @@ _WINSORIZED = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Excess:
-    """What ranks of one part do beyond their peers, in nanoseconds; `over_time` has shape `(n_iterations, n_ranks)`."""
+    """What ranks of one part do beyond their peers, in nanoseconds.
+
+    Attributes
+    ----------
+    over_time
+        Shape `(n_iterations, n_ranks)`.
+    even
+        The same where iterations are as long as each other; else as it would be if they were.
+    level, even_level
+        The medians of both over the iterations.
+    error
+        Standard error of `even_level`.
+    spread
+        Of the levels, as of a normal distribution; 0 where there are too few peers.
+    usual
+        The peers' median over ranks and iterations, for each rank.
+
+    """
 
     over_time: Float64Array
+    even: Float64Array
     level: Float64Array
+    even_level: Float64Array
     error: Float64Array
-    spread: float  # of the levels, as of a normal distribution; 0 where there are too few peers
-    usual: Float64Array  # the peers' median over ranks and iterations, for each rank
+    spread: float
+    usual: Float64Array
 
     def is_apart(self, n_ranks: int) -> BoolArray:
         """Ranks that stand apart in a job of so many, from the first iteration to the last."""
         m = self.over_time.shape[1]
         if m < 2:
             return np.zeros(m, np.bool_)
-        above = self.level > bar(n_ranks, n_values=m / (2 * MAX_LAG_SHARE)) * self.error
+        level = self.even_level
+        above = level > bar(n_ranks, n_values=m / (2 * MAX_LAG_SHARE)) * self.error
         if m > MANY_PEERS:
-            above &= self.level > (1.0 + math.sqrt(2.0 * math.log(m))) * self.spread
-        quarters = np.array_split(self.over_time, QUARTERS)
-        above &= (np.stack([np.median(quarter, axis=0) for quarter in quarters]) >= PERSISTS * self.level).all(axis=0)
-        persists: BoolArray = above & ((self.over_time >= PERSISTS * self.level).mean(axis=0) >= PERIODIC_SHARE)
+            above &= level > (1.0 + math.sqrt(2.0 * math.log(m))) * self.spread
+        quarters = np.array_split(self.even, QUARTERS)
+        above &= (np.stack([np.median(quarter, axis=0) for quarter in quarters]) >= PERSISTS * level).all(axis=0)
+        persists: BoolArray = above & ((self.even >= PERSISTS * level).mean(axis=0) >= PERIODIC_SHARE)
         return persists
 
 
@@ -68,11 +90,14 @@ def excess_of(own_ns: Float64Array) -> Excess:
     else:
         usual = own_ns
     over_time = own_ns - usual
-    level = np.median(over_time, axis=0)
-    spread = _deviation(level[:, None])[0] if m > MANY_PEERS else 0.0
-    error = _ERROR_OF_MEDIAN * _error_of_mean(over_time - level)
+    typical = np.median(usual, axis=0)
+    is_uneven = _deviation(usual) > UNEVEN * typical
+    even = over_time * np.where(is_uneven, typical / np.maximum(usual, 1.0), 1.0) if is_uneven.any() else over_time
+    level, even_level = np.median(over_time, axis=0), np.median(even, axis=0)
+    spread = _deviation(even_level[:, None])[0] if m > MANY_PEERS else 0.0
+    error = _ERROR_OF_MEDIAN * _error_of_mean(even - even_level)
     pooled = float(np.median(error)) if m else 0.0
-    return Excess(over_time, level, np.maximum(error, pooled), float(spread), np.median(usual, axis=0))
+    return Excess(over_time, even, level, even_level, np.maximum(error, pooled), float(spread), typical)
 
 
 def bar(n_ranks: int, *, n_values: float) -> float:
