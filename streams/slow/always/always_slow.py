@@ -118,13 +118,20 @@ class AlwaysSlowWatch(Watch):
             slow = self._found(records, skipped, begins, observed)
             if slow is not None and not self._slow.names(slow.found):  # else it is told since when
                 return self._begin(self._finding(slow, records, self._began), slow, records, skipped)
-        if self._n_iterations < max(self._told_at + LATELY, LATELY + LEFT_OUT):
+        if self._n_iterations < max(self._told_at, LEFT_OUT) + LATELY:
             return []
-        slow = lately_slow(records, self._slow.keys, observed, self._min_change)
-        if slow is None:
+        slow = self._lately(records, observed)
+        if slow is None or slow.since is None:
             return []
-        assert slow.since is not None
         return self._begin(self._finding(slow, records, slow.since), slow, records, skipped=0)
+
+    def _lately(self, records: Sequence[IterationRecord], observed: Observations) -> AlwaysSlow | None:
+        """Who is slow since a while ago, for long enough; where all that is kept is no longer nobody is asked for."""
+        began_ns = records[-1].time_ns - self._min_duration_s * 1e9
+        if records[0].time_ns > began_ns:
+            return None
+        slow = lately_slow(records, self._slow.keys, observed, self._min_change)
+        return slow if slow is not None and slow.since is not None and slow.since.time_ns <= began_ns else None
 
     def _begin(
         self, finding: Finding, slow: AlwaysSlow, records: Sequence[IterationRecord], skipped: int
