@@ -26,6 +26,7 @@ from pacehound.model.evidence.waiting import (
     OutOfOrder,
     StandIn,
 )
+from streams.hang.host_reports import shown_stack
 from streams.hang.mismatch import mismatch
 from streams.hang.observations import HangObservations, RootCause
 from streams.hang.rank_progress import CallSequence
@@ -129,14 +130,10 @@ def _absent(observed: HangObservations) -> RootCause | None:
     hidden = tuple(rank for rank in absent if host_reports.is_in_unseen_call(rank) or _may_replay(observed, rank))
     named = tuple(rank for rank in absent if rank not in hidden)
     if hidden or 2 * len(named) > len(absent) + len(observed.graph.waiting):
-        reason = NotEntered(ranks=hidden, but="in unseen calls") if hidden else NotEntered(ranks=named, but="most")
-        return RootCause(
-            verdict="unknown",
-            cause=None if hidden else "H1",
-            candidates=absent,
-            evidence=(reason,),
-            unseen=_dark(observed),
-        )
+        if hidden:
+            return _hidden(observed, absent, hidden)
+        reason = NotEntered(ranks=named, but="most")
+        return RootCause(verdict="unknown", cause="H1", candidates=absent, evidence=(reason,), unseen=_dark(observed))
     reasons: list[Evidence] = [NotEntered(ranks=named, but="in no call")]
     silent = tuple(rank for rank in named if host_reports.is_silent(rank))
     if silent:
@@ -149,6 +146,23 @@ def _absent(observed: HangObservations) -> RootCause | None:
     if any(host_reports.has_lost_calls(rank) for rank in named):
         unseen.append("calls of their hosts were lost: they may have entered")
     return RootCause(verdict="suspected", cause="H1", culprits=named, evidence=tuple(reasons), unseen=tuple(unseen))
+
+
+def _hidden(observed: HangObservations, absent: tuple[int, ...], hidden: tuple[int, ...]) -> RootCause:
+    """Ranks that somebody waits for stand in a call that is not seen: nobody is named.
+
+    Where most ranks stand in it (a `new_group`, say), those that wait for them may be who should have come to it.
+    """
+    host_reports, waiting = observed.host_reports, observed.graph.waiting
+    evidence: list[Evidence] = [NotEntered(ranks=hidden, but="in unseen calls")]
+    looked_at = [rank for rank in hidden if host_reports.is_in_unseen_call(rank)]
+    evidence += [shown_stack(host_reports.stacks[rank], "named") for rank in looked_at[:1]]
+    candidates = absent
+    if looked_at and hidden == absent and len(hidden) > len(waiting):
+        candidates = tuple(sorted({*absent, *waiting}))
+    return RootCause(
+        verdict="unknown", cause=None, candidates=candidates, evidence=tuple(evidence), unseen=_dark(observed)
+    )
 
 
 def _cycle(observed: HangObservations) -> RootCause | None:

@@ -190,6 +190,18 @@ def test_a_rank_in_a_call_that_nobody_sees_is_not_named():
     assert any("libnvshmem" in words for words in found.unseen)
 
 
+def test_where_most_stand_in_a_call_that_is_not_seen_who_waits_for_them_may_be_missing_there():
+    """A `new_group` that not all ranks make; what they stand in is shown."""
+    stage = Stage()
+    stage.at("world", 2, call(7), completed=6)
+    for rank in (0, 1, 3):
+        stage.at("world", rank, launched=6, completed=6)
+        stack(stage, rank, "in_call")
+    found = stage.cause()
+    assert (found.verdict, found.culprits, found.candidates) == ("unknown", (), (0, 1, 2, 3))
+    assert words_of(found)[1] == "stack of rank 0 (proc): f"
+
+
 def test_a_rank_that_may_wait_in_a_replayed_graph_is_not_named():
     stage = Stage()
     all_but_one_in(stage, 2)
