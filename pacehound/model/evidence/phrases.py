@@ -64,8 +64,18 @@ def signal_name(number: int) -> str:
 
 
 def first_frames(frames: Sequence[str], n: int) -> str:
-    """The innermost frames of a stack, with who called them."""
-    return " < ".join(frames[:n])
+    """The innermost frames of a stack, with who called them, and the outermost one: where the script stands.
+
+    Ours are left out: a call that is watched goes through them.
+
+    >>> first_frames(["poll", "call (/pacehound/instrument/a.py:9)", "wait (b.py:2)", "f (c.py:3)", "g (d.py:4)"], 2)
+    'poll < wait (b.py:2) < … < g (d.py:4)'
+    >>> first_frames(["poll", "main (d.py:4)"], 2)
+    'poll < main (d.py:4)'
+    """
+    theirs = [frame for frame in frames if "/pacehound/instrument/" not in frame]
+    gap = ["…"] if len(theirs) > n + 1 else []
+    return " < ".join([*theirs[:n], *gap, *theirs[n:][-1:]])
 
 
 def ranks_words(ranks: Sequence[int]) -> str:
