@@ -14,6 +14,7 @@ import numpy as np
 
 from pacehound.model.events import Changepoint, EarlierRun, Finding, Instant
 from pacehound.model.evidence import merged, not_about
+from pacehound.model.evidence.computing import NobodyApart
 from pacehound.model.evidence.levels import AsInEarlierRuns, Relieved, SingleSlow
 from streams.level.changepoint import Change
 from streams.level.earlier_runs import planned_by
@@ -84,6 +85,12 @@ class SlowSeries:
     def names_somebody(self) -> bool:
         """Iterations are slow, and it is known whose delay it is."""
         return self._episode is not None and bool(self._episode.finding.culprits or self._episode.finding.links)
+
+    @property
+    def finds_nobody(self) -> bool:
+        """Iterations are slow, and the delay seems to be spread over all."""
+        pieces = () if self._episode is None else self._episode.finding.evidence
+        return any(isinstance(piece, NobodyApart) and piece.growth == "is spread" for piece in pieces)
 
     @property
     def culprits(self) -> tuple[int, ...]:

@@ -62,6 +62,11 @@ class SlowWatch(Watch):
         is_known = set(finding.culprits) <= set(self._series.culprits) and set(finding.links) <= set(self._series.links)
         return is_named and is_known
 
+    @property
+    def finds_nobody(self) -> bool:
+        """Iterations are slow, and the delay seems to be spread over all."""
+        return self._series.finds_nobody
+
     def marked(self, records: Sequence[IterationRecord]) -> list[IterationRecord]:
         """Some of them, without ranks that end no steps: what these do is no measure of the others."""
         return [record.of(self._measured.marked) for record in records]

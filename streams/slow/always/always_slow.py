@@ -56,7 +56,7 @@ class AlwaysSlowWatch(Watch):
         self._slow = slow
         self._n_iterations = 0
         self._next_look = LOOKS[0]
-        self._told_at = 0  # the last iteration of which something else was told
+        self._told_at = 0  # the last iteration of which somebody was named, or it was said why nobody is
         self._began: Instant | None = None
         self._episode: _SinceStart | None = None
         self._excess_s = 0.0
@@ -85,7 +85,7 @@ class AlwaysSlowWatch(Watch):
         self._n_iterations += 1
         if self._episode is not None:
             self._excess_s += self._episode.slow.cost_ns / 1e9
-        if self._episode is not None or self._slow.ongoing(moment.now_ns):
+        if self._episode is not None or (self._slow.ongoing(moment.now_ns) and not self._slow.finds_nobody):
             self._told_at = self._n_iterations
         return self._look(moment)
 
