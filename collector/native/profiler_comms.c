@@ -1,7 +1,8 @@
 /* Communicators of the profiler plugin: their names for all ranks, the pools of their calls, and the order of those.
  *
- * NCCL gives every communicator a number that all of its ranks agree on; with the job, and marked with the attempt, it is the id. Entries and
- * pools are used again and never given back, so that a stale handle finds memory of ours, and in it another generation.
+ * NCCL gives every communicator a number that all of its ranks agree on; with the job, and marked with the attempt, it
+ * is the id. Entries and pools are used again and never given back, so that a stale handle finds memory of ours, and in
+ * it another generation.
  */
 #define _GNU_SOURCE
 #include "profiler.h"

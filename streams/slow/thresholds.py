@@ -277,10 +277,10 @@ FAR_BELOW = 0.5
 MIN_BUSY = 0.2
 """Share of the time in which it is busy sending: below, its rate says nothing (chosen)."""
 
-WAITS_FOR_NO_RATE = 4.0
+WAITS_FOR_NO_RATE = 20.0
 """A connection over which the network delivers so many times what gets through while it is busy waits for
-acknowledgements, not for the network (chosen: 0.9 on a link narrowed to 5 MB/s, 160 and more in rings of gloo that wait
-for a slow edge or send a few bytes, measured)."""
+acknowledgements, not for the network (chosen: 1 to 9 on a link narrowed to 5 MB/s, whose bucket lets bursts through; 46
+and more in rings of gloo that wait for a slow edge or send a few bytes, measured)."""
 
 STRONG_BUSY = 0.5
 """From this share on it is strong evidence beside its own earlier rate, also where little is sent again (chosen)."""
