@@ -295,8 +295,9 @@ def _computations(
         for index, program in enumerate(programs):
             compute[index] *= loads[program.micro_batch][:, :, None]
     if spec.step_spread > 0:
+        length = length_of_step(spec, step)
         for stage in compute:
-            stage *= length_of_step(spec, step)
+            stage *= length
     if spec.spike_probability > 0:
         for stage in compute:
             stage[0] += spec.spike_s * (rng.random(grid) < spec.spike_probability)

@@ -75,7 +75,8 @@ def ask_store(client: HeadClient | None, store: Path, job: str, host: str) -> An
     """The answer of the head that has the store open; where there is none yet, what stands beside the store."""
     if client is not None:
         try:
-            return parse_answer(client.attempt(job, host, WITHIN_S))
+            told = client.attempt(job, host, WITHIN_S)
+            return told._replace(attempt=_fitting(told.attempt))
         except (PacehoundError, ValueError, KeyError, TypeError):
             pass  # it is ending, too busy, or of another version: what it noted will do
     return Answer(_fitting(next_attempt(store, job)))

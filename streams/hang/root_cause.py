@@ -129,9 +129,9 @@ def _absent(observed: HangObservations) -> RootCause | None:
         return RootCause(verdict="culprit", cause="H1", culprits=tuple(outside), candidates=others, evidence=evidence)
     hidden = tuple(rank for rank in absent if host_reports.is_in_unseen_call(rank) or _may_replay(observed, rank))
     named = tuple(rank for rank in absent if rank not in hidden)
-    if hidden or 2 * len(named) > len(absent) + len(observed.graph.waiting):
-        if hidden:
-            return _hidden(observed, absent, hidden)
+    if hidden:
+        return _hidden(observed, absent, hidden)
+    if 2 * len(named) > len(absent) + len(observed.graph.waiting):
         reason = NotEntered(ranks=named, but="most")
         return RootCause(verdict="unknown", cause="H1", candidates=absent, evidence=(reason,), unseen=_dark(observed))
     reasons: list[Evidence] = [NotEntered(ranks=named, but="in no call")]

@@ -93,15 +93,16 @@ class _Span:
         return self.local.rpartition(":")[0] != self.remote.rpartition(":")[0]
 
     @property
-    def is_lossy(self) -> bool:
-        """Much of what it sent was sent again."""
-        return self.retransmitted_bytes >= MIN_RETRANSMITTED * max(self.acked_bytes, 1)
+    def resent_share(self) -> float | None:
+        """Of what it sent, what was sent again, where that is much."""
+        share = self.retransmitted_bytes / max(self.acked_bytes, 1)
+        return share if share >= MIN_RETRANSMITTED else None
 
     @property
     def waits_for_network(self) -> bool:
         """What keeps it busy is the rate of its network, or its losses, as far as the kernel says what it delivers."""
         most = WAITS_FOR_NO_RATE * self.got_through_bytes_per_s
-        return self.is_lossy or self.delivery_bytes_per_s <= most
+        return self.resent_share is not None or self.delivery_bytes_per_s <= most
 
 
 class ConnectionTracker:
@@ -151,9 +152,9 @@ class ConnectionTracker:
                 busy_share=span.busy,
                 bytes_per_s=rate,
                 peers_bytes_per_s=typical,
-                resent_share=span.retransmitted_bytes / max(span.acked_bytes, 1) if span.is_lossy else None,
+                resent_share=span.resent_share,
             )
-            is_strong = before is not None and (span.busy >= STRONG_BUSY or span.is_lossy)
+            is_strong = before is not None and (span.busy >= STRONG_BUSY or span.resent_share is not None)
             if span.link not in found or share < found[span.link][0]:
                 found[span.link] = (share, SlowConnection(span.link, is_strong, connection))
         return [connection for _, connection in sorted(found.values(), key=lambda item: (item[0], item[1].link))]

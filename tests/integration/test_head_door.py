@@ -16,7 +16,6 @@ from head_parts import sample, topology
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceResponse
 
 from bench.rig import realjob
-from pacehound.launcher.attempt import parse_answer
 from pacehound.model import codec
 from pacehound.runtime.head.client import HeadClient, live_owner
 
@@ -120,7 +119,7 @@ def test_the_attempt_of_a_run_is_told_to_who_shows_the_token(head):
     for expected in (0, 1):
         answer = httpx.post(f"{url}/v1/attempt", json=question, headers=TOKEN)
         assert (answer.status_code, answer.json()) == (200, {"attempt": expected})
-        assert parse_answer(ask.attempt("asks", "other", 2.0)).attempt == expected
+        assert ask.attempt("asks", "other", 2.0).attempt == expected
         assert post(url, codec.encode(sample(job="asks"))).status_code == 200
         assert post(url, codec.encode(sample(job="asks", closed=True, why="job ended"))).status_code == 200
     for body in (b"", b"[]", b'{"job": 3}', b'{"host": "h"}'):

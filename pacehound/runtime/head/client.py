@@ -15,6 +15,7 @@ import msgspec
 from pacehound.errors import InvalidInput, Unavailable
 from pacehound.model.events import Command, CommandResult, Decision, Incident
 from pacehound.model.evidence import read_json
+from pacehound.runtime.head.attempts import Answer
 from pacehound.runtime.head.owner import Owner, announced
 
 
@@ -69,10 +70,11 @@ class HeadClient:
         answer = json.loads(self._ask("POST", "/settle", {"timeout_s": str(timeout_s)}, wait_s=timeout_s + 2.0))
         return bool(answer["settled"])
 
-    def attempt(self, job: str, host: str, timeout_s: float) -> bytes:
-        """Which attempt of `job` a run is that begins on `host` now: the answer as it came."""
+    def attempt(self, job: str, host: str, timeout_s: float) -> Answer:
+        """Which attempt of `job` a run is that begins on `host` now."""
         question = json.dumps({"job": job, "host": host}).encode()
-        return self._ask("POST", "/v1/attempt", body=question, wait_s=timeout_s)
+        answer = json.loads(self._ask("POST", "/v1/attempt", body=question, wait_s=timeout_s))
+        return Answer(int(answer["attempt"]), answer.get("live"))
 
     def command(self, command: Command) -> None:
         """Hand a signed order over, for the agents of its job."""

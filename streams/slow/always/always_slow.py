@@ -111,19 +111,16 @@ class AlwaysSlowWatch(Watch):
         if lasted_s < self._min_duration_s:
             return []
         observed, is_told = self._slow.observed(moment), bool(self._slow.ongoing(moment.now_ns))
-        begins = self._level_begins(records)
-        for skipped in (0, begins or LEFT_OUT) if is_first else ():
-            if skipped and is_told:  # of what has a level before it the level is told
-                break
-            slow = self._found(records, skipped, begins, observed)
-            if slow is not None and not self._slow.names(slow.found):  # else it is told since when
-                return self._begin(self._finding(slow, records, self._began), slow, records, skipped)
+        if is_first:
+            begins = self._level_begins(records)
+            for skipped in (0,) if is_told else (0, begins or LEFT_OUT):  # what has a level before it is told by that
+                slow = self._found(records, skipped, begins, observed)
+                if slow is not None and not self._slow.names(slow.found):  # else it is told since when
+                    return self._begin(slow, records, skipped, self._began)
         if self._n_iterations < max(self._told_at, LEFT_OUT) + LATELY:
             return []
         slow = self._lately(records, observed)
-        if slow is None or slow.since is None:
-            return []
-        return self._begin(self._finding(slow, records, slow.since), slow, records, skipped=0)
+        return [] if slow is None else self._begin(slow, records, 0, slow.since or self._began)
 
     def _lately(self, records: Sequence[IterationRecord], observed: Observations) -> AlwaysSlow | None:
         """Who is slow since a while ago, for long enough; where all that is kept is no longer nobody is asked for."""
@@ -134,10 +131,9 @@ class AlwaysSlowWatch(Watch):
         return slow if slow is not None and slow.since is not None and slow.since.time_ns <= began_ns else None
 
     def _begin(
-        self, finding: Finding, slow: AlwaysSlow, records: Sequence[IterationRecord], skipped: int
+        self, slow: AlwaysSlow, records: Sequence[IterationRecord], skipped: int, known_by: Instant
     ) -> list[Said]:
-        began = slow.since or self._began
-        assert began is not None
+        finding, began = self._finding(slow, records, known_by), slow.since or known_by
         self._episode = _SinceStart(finding, slow, skipped)
         self._excess_s = slow.cost_ns / 1e9 * sum(record.time_ns >= began.time_ns for record in records)
         return [finding]

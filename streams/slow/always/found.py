@@ -12,7 +12,7 @@ from pacehound.model.events import Instant
 from pacehound.model.evidence.computing import OwnTimeApart
 from pacehound.model.evidence.transfers import AboveAlike
 from streams.rounds.round_columns import TransferKey
-from streams.slow.attribution.records import IterationRecord
+from streams.slow.attribution.records import Float64Array, IterationRecord
 from streams.slow.attribution.verdict import Attribution
 
 
@@ -49,6 +49,18 @@ def least_cost_ns(records: Sequence[IterationRecord], min_change: float) -> floa
     return typical_step_ns(records) * min_change / (1.0 + min_change)
 
 
+def split_of(values: Float64Array, latest: int) -> int:
+    """How many of the values, fewer than `latest`, come before the split in two levels that leaves the least squares.
+
+    >>> split_of(np.array([1.0, 1.1, 3.0, 3.1, 2.9]), 5)
+    2
+    """
+    n_before = np.arange(1, min(latest, len(values)))
+    before = np.cumsum(values)[: len(n_before)]
+    after = values.sum() - before
+    return int(n_before[np.argmax(before**2 / n_before + after**2 / (len(values) - n_before))])
+
+
 def level_begins(step_times_s: Sequence[float], latest: int, min_change: float) -> int:
     """At which of the first `latest` iterations the level of those behind them begins; 0 where it was so before.
 
@@ -59,7 +71,5 @@ def level_begins(step_times_s: Sequence[float], latest: int, min_change: float) 
     """
     seen = np.array(step_times_s[1 : 2 * latest])
     seen = np.minimum(seen, 2.0 * np.median(step_times_s))
-    splits = range(1, min(latest, len(seen)))
-    left = [at * seen[:at].var() + (len(seen) - at) * seen[at:].var() for at in splits]
-    at = splits[int(np.argmin(left))]
+    at = split_of(seen, latest)
     return at + 1 if seen[at:].mean() >= (1.0 + 0.5 * min_change) * seen[:at].mean() else 0

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pacehound.model.evidence.computing import OnPath, OwnTimeApart
-from streams.slow.always.found import AlwaysSlow, least_cost_ns, typical_step_ns
+from streams.slow.always.found import AlwaysSlow, least_cost_ns, split_of, typical_step_ns
 from streams.slow.always.peers import Parts
 from streams.slow.always.standing_apart import excess_of
 from streams.slow.attribution.compared import compared
@@ -86,12 +86,8 @@ def apart_since(records: Sequence[IterationRecord], parts: Parts, culprits: Sequ
     excess = np.nan_to_num(excess)
     most = 2.0 * float(np.median(excess[-LATELY:]))  # pauses do not decide
     excess = np.clip(excess, -most, most)
-    n_before = np.arange(1, len(excess))
-    before = np.cumsum(excess)[:-1]
-    after = float(excess.sum()) - before
-    at = int(np.argmax(before**2 / n_before + after**2 / (len(excess) - n_before)))
-    was_so = before[at] / n_before[at] >= PERSISTS * after[at] / (len(excess) - n_before[at])
-    return 0 if was_so else int(n_before[at])
+    at = split_of(excess, len(excess))
+    return 0 if excess[:at].mean() >= PERSISTS * excess[at:].mean() else at
 
 
 def _chosen(

@@ -84,7 +84,7 @@ def excess_of(own_ns: Float64Array) -> Excess:
     """Hold each rank of a part against the others; shape `(n_iterations, n_ranks)`."""
     m = own_ns.shape[1]
     if m > MANY_PEERS:
-        usual = np.broadcast_to(np.median(own_ns, axis=1, keepdims=True), own_ns.shape)
+        usual = np.median(own_ns, axis=1, keepdims=True)  # the same for all
     elif m > 1:
         usual = np.stack([np.median(np.delete(own_ns, at, axis=1), axis=1) for at in range(m)], axis=1)
     else:
@@ -93,11 +93,12 @@ def excess_of(own_ns: Float64Array) -> Excess:
     typical = np.median(usual, axis=0)
     is_uneven = _deviation(usual) > UNEVEN * typical
     even = over_time * np.where(is_uneven, typical / np.maximum(usual, 1.0), 1.0) if is_uneven.any() else over_time
-    level, even_level = np.median(over_time, axis=0), np.median(even, axis=0)
+    level = np.median(over_time, axis=0)
+    even_level = level if even is over_time else np.median(even, axis=0)
     spread = _deviation(even_level[:, None])[0] if m > MANY_PEERS else 0.0
     error = _ERROR_OF_MEDIAN * _error_of_mean(even - even_level)
-    pooled = float(np.median(error)) if m else 0.0
-    return Excess(over_time, even, level, even_level, np.maximum(error, pooled), float(spread), typical)
+    error = np.maximum(error, float(np.median(error)) if m else 0.0)
+    return Excess(over_time, even, level, even_level, error, float(spread), np.broadcast_to(typical, m))
 
 
 def bar(n_ranks: int, *, n_values: float) -> float:
