@@ -53,6 +53,7 @@ _OWN_FAULT = frozenset({signal.SIGKILL, *_CRASHES})
 
 
 _WHO_SENT_IT = "who sent the signal, and why: the launcher, a scheduler, or the kernel for want of memory"
+_MEANT = "whether what its peers last sent to it or awaited from it was meant to come"
 _WHERE_IT_CRASHED = "where in the program: PYTHONFAULTHANDLER=1 makes a process print its stack when it crashes"
 
 
@@ -182,6 +183,8 @@ class ExitWatch(Watch):
             finding = _explained(finding, _stood_before(held_up))
         elif deserters := self._deserters(first_ns):
             return [_deserted(finding, deserters, first)]
+        elif all(map(_has_lost_a_peer, left)) and (deserters := self._deserters(first_ns, in_collectives=False)):
+            return [_deserted(finding, deserters, first, verdict="suspected", unseen=(_MEANT,))]
         elif missing := self._missed_in_a_barrier():
             finding = _explained(finding, missing)
         self._finding = finding
@@ -236,10 +239,10 @@ class ExitWatch(Watch):
             return False
         return not self._hang.left_behind(sorted(self._processes))
 
-    def _deserters(self, first_ns: int) -> list[ProcessState]:
+    def _deserters(self, first_ns: int, *, in_collectives: bool = True) -> list[ProcessState]:
         """Who had left as if all were done, while most others still called: their calls fail for that."""
         done = {p.rank: p for p in self._processes.values() if _has_succeeded(p) and p.since_ns <= first_ns}
-        ranks = self._hang.left_behind(sorted(done))
+        ranks = self._hang.left_behind(sorted(done), in_collectives=in_collectives)
         return [done[rank] for rank in ranks] if 2 * len(ranks) < len(self._processes) else []
 
     def _missed_in_a_barrier(self) -> RootCause | None:
@@ -377,14 +380,21 @@ def _explained(finding: Finding, held_up: RootCause, *, have_failed: bool = True
     )
 
 
-def _deserted(finding: Finding, deserters: list[ProcessState], failed: list[ProcessState]) -> Finding:
+def _deserted(
+    finding: Finding,
+    deserters: list[ProcessState],
+    failed: list[ProcessState],
+    *,
+    verdict: VerdictWord = "culprit",
+    unseen: tuple[str, ...] = (),
+) -> Finding:
     """The finding where some had left as if all were done before the first one failed."""
     began_ns = min(process.since_ns for process in deserters)
     ranks = tuple(process.rank for process in deserters)
     assert finding.onset is not None
     return replace(
         finding,
-        verdict="culprit",
+        verdict=verdict,
         cause="H2",  # it has come to the end of its calls, and its peers have not
         culprits=ranks,
         candidates=(),
@@ -394,7 +404,7 @@ def _deserted(finding: Finding, deserters: list[ProcessState], failed: list[Proc
             *(LaunchedFewer(rank=rank) for rank in ranks[:MOST_TOLD]),
             *(_later(process, began_ns) for process in failed[:MOST_TOLD]),
         ),
-        unseen=(),
+        unseen=unseen,
     )
 
 

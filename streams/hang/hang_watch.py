@@ -285,9 +285,12 @@ class HangWatch(Watch):
         # Whose call has timed out gives it up: that is no progress.
         return known.found if set(moved.tolist()) <= set(self.host_reports.exited(None)) else None
 
-    def left_behind(self, ranks: Iterable[int]) -> tuple[int, ...]:
-        """Those of some ranks that have launched fewer collectives than a peer, and none of whose calls were lost."""
-        behind = set(self._table.behind(in_collectives=True))
+    def left_behind(self, ranks: Iterable[int], *, in_collectives: bool = True) -> tuple[int, ...]:
+        """Those of some ranks that have launched fewer calls than a peer, and none of whose calls were lost.
+
+        A receive may be posted that nobody means to answer: only collectives count, unless it is said otherwise.
+        """
+        behind = set(self._table.behind(in_collectives=in_collectives))
         return tuple(rank for rank in ranks if rank in behind and not self.host_reports.has_lost_calls(rank))
 
     def disagreement(self, iterations: LastIterations | None, until_ns: int) -> RootCause | None:

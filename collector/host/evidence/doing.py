@@ -22,7 +22,9 @@ _BY_FRAME: tuple[tuple[StackState, re.Pattern[str]], ...] = (
             r"|torch/distributed/_functional_collectives_impl"
             r"|\bc10d::|\bProcessGroup(Gloo|NCCL|MPI|UCC)\b|\bgloo::|\bnccl[A-Z]\w+"
             r"|torch/distributed/_symmetric_memory|mpi4py|horovod|deep_ep"
-            r"|pacehound/instrument/(torch_|dispatched_calls)"  # the instrument wraps calls, and the wait for them
+            r"|\b_(wait_)?batch_p2p \("  # a pipeline's transfers, and the wait for them
+            # The instrument wraps calls, and the wait for them; what else it wraps may stand in every stack.
+            r"|pacehound/instrument/(torch_calls|torch_c10d|torch_waits|tensor_waits|dispatched_calls)\b"
         ),
     ),
     (

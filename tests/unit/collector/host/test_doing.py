@@ -29,6 +29,11 @@ SLEEP = KernelView(state="S", syscall="clock_nanosleep")
         (IN_CALL, BUSY, "in_call"),
         (("wait (pacehound/instrument/torch_waits.py:90)", "step (train.py:3)"), FUTEX, "in_call"),
         (("kernel (pacehound/instrument/dispatched_calls.py:9)", "step (train.py:3)"), FUTEX, "in_call"),
+        (("_wait_batch_p2p (torch/distributed/pipelining/schedules.py:631)", "step (train.py:3)"), FUTEX, "in_call"),
+        # The instrument sees the parts of a step too: who is in one is in no call for that.
+        (("forward (train.py:3)", "call (pacehound/instrument/torch_ops.py:189)"), SLEEP, "unknown"),
+        (("forward (train.py:3)", "call (pacehound/instrument/torch_marks.py:59)"), BUSY, "computing"),
+        (("put (my_store.py:3)", "save (pacehound/instrument/torch_markers.py:75)"), SLEEP, "unknown"),
         ((*QUEUE, LOADER), FUTEX, "data_loading"),  # the lock is the loader's
         (("__getitem__ (train.py:7)", LOADER), SLEEP, "data_loading"),
         (("save (torch/serialization.py:900)", "checkpoint (train.py:9)"), BUSY, "storage"),

@@ -8,7 +8,15 @@ from typing import Any
 
 import pytest
 
-from pacehound.model.events import Finding, HostSample, OpenCall, ProcessState, Progress, RankProgress
+from pacehound.model.events import (
+    Finding,
+    HostSample,
+    OpenCall,
+    PairProgress,
+    ProcessState,
+    Progress,
+    RankProgress,
+)
 from pacehound.model.job_end import JOB_ENDED, JOB_INTERRUPTED
 from pacehound.settings import HangSettings
 from streams.hang.exits import ExitWatch
@@ -561,3 +569,23 @@ def test_where_calls_were_lost_nobody_has_launched_fewer() -> None:
     leaving = left_at(rank0=(8, 0), rank1=(10, 1))
     finding = of_those_who_leave({0: 7, 1: 8, 2: 8, 3: 8}, leaving, dropped_total=3)
     assert (finding.verdict, finding.culprits) == ("suspected", (1,))
+
+
+@pytest.mark.parametrize(
+    ("detail", "suspected"), [("RuntimeError: Connection closed by peer [127.0.0.1]:2", 0), ("ValueError: no data", 1)]
+)
+def test_who_leaves_a_pipeline_early_is_suspected_where_the_others_have_lost_a_peer(
+    detail: str, suspected: int
+) -> None:
+    """Their receive may have been posted for nothing: where they fail for another reason it is no reason to ask."""
+    waiting = RankProgress(
+        rank=1, last_launched=8, pairs=(PairProgress(peer=0, direction="recv", last_launched=5, last_completed=4),)
+    )
+    done = RankProgress(
+        rank=0, last_launched=8, pairs=(PairProgress(peer=1, direction="send", last_launched=4, last_completed=4),)
+    )
+    others = tuple(RankProgress(rank=rank, last_launched=8) for rank in (2, 3))
+    leaving = left_at(rank0=(8, 0), rank1=(10, 1))
+    leaving = replace(leaving, processes=tuple(replace(p, detail=detail * (p.rank == 1)) for p in leaving.processes))
+    finding = of_those_who_leave({}, leaving, ranks=(done, waiting, *others))
+    assert (finding.verdict, finding.culprits) == ("suspected", (suspected,))
