@@ -5,7 +5,7 @@ from __future__ import annotations
 from pacehound.model.events import CallSignature
 from pacehound.model.evidence import Evidence
 from pacehound.model.evidence.piece import MOST_RANKS
-from pacehound.model.evidence.waiting import Apart, CalledDifferently, Side
+from pacehound.model.evidence.waiting import Apart, CalledDifferently, OutOfStep, Side
 from streams.hang.observations import HangObservations, RootCause
 from streams.rounds.signatures import Disagreement, disagreement, signature_of
 
@@ -22,6 +22,11 @@ def mismatch(observed: HangObservations) -> RootCause | None:
     if observed.iterations is not None:
         signatures = {rank: signature for signature, ranks in sides.sides for rank in ranks}
         strange = observed.iterations.diverging(communicator, seq, signatures)
+        # Whose calls have met with those of another iteration for a while calls what is usual, and the others do not.
+        shifted = observed.iterations.out_of_step(communicator)
+        if shifted and set(shifted) <= set(sides.ranks):
+            pieces = (OutOfStep(rank=rank, n_calls=n) for rank, n in list(shifted.items())[:MOST_RANKS])
+            return RootCause(verdict="culprit", cause="H2", culprits=tuple(shifted), evidence=(*evidence, *pieces))
     minority = sides.minority
     if strange and (not minority or set(strange) == set(minority)):
         evidence.append(Apart(ranks=strange, by="own past"))

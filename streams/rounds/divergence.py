@@ -6,6 +6,7 @@ changed is the one that went astray (DESIGN section 6).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -70,6 +71,42 @@ class LastIterations:
             return None
         strange = tuple(rank for rank in sorted(signatures) if not _is_like(signatures[rank], *expected))
         return strange if 0 < len(strange) < len(signatures) else None
+
+    def out_of_step(self, communicator: str) -> dict[int, int]:
+        """Ranks that had made more collectives than most, or fewer, when all had ended the same iteration; by how many.
+
+        Such a rank has made a call by itself: all calls since then have met with those of another iteration. Empty
+        where no more than half of the members had made as many as each other.
+
+        >>> from pacehound.model.rounds import Rounds
+        >>> arrivals_ns = np.array([[10, 10, 10], [15, 20, 20], [20, 30, 30]])
+        >>> unknown = np.zeros_like(arrivals_ns)
+        >>> block = Rounds(
+        ...     job="j", attempt=0, communicator="world", source="pg", sees="launch", ranks=(0, 1, 2),
+        ...     seq=np.arange(3), op=np.zeros(3, np.int8), size_bytes=np.zeros(3, np.int64),
+        ...     arrival_ns=arrivals_ns, start_ns=unknown, end_ns=unknown,
+        ... )
+        >>> ended_ns = {0: 22, 1: 22, 2: 22}
+        >>> LastIterations(rounds=[block], begins_ns=ended_ns, previous_begins_ns={}).out_of_step("world")
+        {0: 1}
+
+        """
+        blocks = [block for block in self._sequences().get((communicator, None), []) if not block.is_digest]
+        ranks = {rank for block in blocks for rank in block.ranks}
+        ends = (self.begins_ns, self.previous_begins_ns, self.third_begins_ns)
+        ended_ns = next((known for known in ends if ranks <= known.keys()), {})
+        made: dict[int, int] = {}
+        for block in blocks:
+            until_ns = np.array([ended_ns.get(rank, 0) for rank in block.ranks], np.int64)
+            is_made = (block.arrival_ns > 0) & (block.arrival_ns <= until_ns)
+            for rank, seq in zip(block.ranks, np.where(is_made, block.seq[:, None], -1).max(axis=0), strict=True):
+                made[rank] = max(made.get(rank, -1), int(seq))
+        if not made or min(made.values()) < 0:
+            return {}
+        ((usual, n_ranks),) = Counter(made.values()).most_common(1)
+        if 2 * n_ranks <= len(made):
+            return {}
+        return {rank: made[rank] - usual for rank in sorted(made) if made[rank] != usual}
 
     def out_of_order(
         self, launched: Mapping[int, Mapping[SequenceKey, int]], names: Mapping[str, str]

@@ -149,6 +149,22 @@ class OutOfOrder(Piece, frozen=True, kw_only=True, tag="out_of_order"):
         )
 
 
+class OutOfStep(Piece, frozen=True, kw_only=True, tag="out_of_step"):
+    """A rank had made more calls than most when all ended the same iteration, or fewer (`n_calls` is negative)."""
+
+    rank: Int64
+    n_calls: Int64
+
+    ABOUT: ClassVar = ("rank",)
+
+    def _sentence(self) -> str:
+        calls = "1 call" if abs(self.n_calls) == 1 else f"{abs(self.n_calls)} calls"
+        return (
+            f"rank {self.rank} had made {calls} {'more' if self.n_calls > 0 else 'fewer'} than its peers when it ended "
+            "the same iteration: its calls have met with those of another one since"
+        )
+
+
 class Side(msgspec.Struct, frozen=True, kw_only=True):
     """Ranks that made the same call, `n_ranks` in all, and what they called."""
 

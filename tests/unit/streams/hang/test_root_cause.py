@@ -723,6 +723,45 @@ def test_an_iteration_with_more_calls_than_the_one_before_says_nothing_of_whose_
     assert (found.verdict, found.cause, found.culprits) == ("suspected", "H2", (1,))
 
 
+def met_at_the_end(arrivals_ns: list[list[int]], ended_ns: dict[int, int]) -> RootCause:
+    """Iterations of one call and one of 12 bytes when all are done, which rank 0 takes for one of those before.
+
+    Rank 0 never ends the last iteration (real gloo jobs).
+    """
+    stage = Stage()
+    arrivals = np.array(arrivals_ns)
+    block = rounds_at("world", (0, 1, 2, 3), arrivals, arrivals + 1, seq=list(range(len(arrivals))), size_bytes=32)
+    stage.iterations = LastIterations(
+        rounds=[block], begins_ns={1: 35, 2: 35, 3: 35}, previous_begins_ns=ended_ns, third_begins_ns={}
+    )
+    trained, told = CallSignature("all_reduce", 8, "float32"), CallSignature("all_reduce", 3, "float32")
+    stage.mismatches["world", 3] = {0: trained, 1: told, 2: told, 3: told}
+    return stage.cause()
+
+
+def test_who_has_made_a_call_by_itself_is_a_call_ahead_when_all_had_ended_an_iteration():
+    """It evaluated through its DistributedDataParallel alone; the last of the others' calls is strange to it alone."""
+    ended_ns = dict.fromkeys(range(4), 25)
+    found = met_at_the_end([[10, 10, 10, 10], [18, 20, 20, 20], [22, 30, 30, 30]], ended_ns)
+    assert (found.verdict, found.cause, found.culprits) == ("culprit", "H2", (0,))
+    assert found.evidence[-1].words == (
+        "rank 0 had made 1 call more than its peers when it ended the same iteration: its calls have met with those of "
+        "another one since"
+    )
+
+
+@pytest.mark.parametrize(
+    ("ahead", "ended_ns"),
+    [((), dict.fromkeys(range(4), 25)), ((0, 1), dict.fromkeys(range(4), 25)), ((0,), {1: 25, 2: 25, 3: 25})],
+    ids=["all alike", "half and half", "no iteration that all have ended"],
+)
+def test_where_most_do_not_agree_how_many_calls_were_made_nobody_is_ahead(ahead, ended_ns):
+    last = [22 if rank in ahead else 30 for rank in range(4)]
+    found = met_at_the_end([[10, 10, 10, 10], [20, 20, 20, 20], last], ended_ns)
+    assert found.verdict != "culprit"
+    assert not any("fewer" in piece.words or "more than" in piece.words for piece in found.evidence)
+
+
 def test_who_is_done_and_waited_for_by_nobody_holds_nobody_up():
     """Two pairs of ranks that have nothing to do with each other: one has trained to its end (a real gloo job)."""
     stage = Stage()
