@@ -24,9 +24,9 @@ def mismatch(observed: HangObservations) -> RootCause | None:
         strange = observed.iterations.diverging(communicator, seq, signatures)
         # Whose calls have met with those of another iteration for a while calls what is usual, and the others do not.
         shifted = observed.iterations.out_of_step(communicator)
-        if shifted and set(shifted) <= set(sides.ranks):
-            pieces = (OutOfStep(rank=rank, n_calls=n) for rank, n in list(shifted.items())[:MOST_RANKS])
-            return RootCause(verdict="culprit", cause="H2", culprits=tuple(shifted), evidence=(*evidence, *pieces))
+        if any(set(shifted) == set(ranks) for _, ranks in sides.sides):
+            evidence += [OutOfStep(rank=rank, n_calls=n) for rank, n in list(shifted.items())[:MOST_RANKS]]
+            return RootCause(verdict="culprit", cause="H2", culprits=tuple(shifted), evidence=tuple(evidence))
     minority = sides.minority
     if strange and (not minority or set(strange) == set(minority)):
         evidence.append(Apart(ranks=strange, by="own past"))
