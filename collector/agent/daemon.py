@@ -237,7 +237,7 @@ def _watch(
     wait_s = poll_s
     while not agent.has_closed and not asked_to_stop.is_set():
         asleep_s = time.monotonic()
-        if waker.wait(wait_s, agent.descriptors):
+        if waker.wait(wait_s, agent.descriptors) and not agent.heed(time.monotonic_ns()):
             asked_to_stop.wait(max(0.0, poll_s - (time.monotonic() - asleep_s)))  # whoever calls all the time
         if asked_to_stop.is_set():
             break

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -192,11 +192,24 @@ class HostProcesses:
         key = header.pid, header.process_start_ticks
         self._known[key].since_ns = min(unix_ns, self._found_gone[key])  # a ring may say anything
 
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        """Can be read when a process has ended that was still there: how is to be seen at once (`look_at_ended`)."""
+        return tuple(watch.descriptor for watch in self._watches.values() if watch.descriptor >= 0)
+
+    def look_at_ended(self, now_unix_ns: int) -> bool:
+        """Look at processes that have just ended, before their parent has waited for them; whether one has."""
+        ended = {key for key, watch in self._watches.items() if watch.has_ended()}
+        return bool(ended) and self._look_at(ended, now_unix_ns)
+
     def look(self, now_unix_ns: int) -> bool:
         """Look at every process that was still there; whether one has changed."""
+        return self._look_at(self._known.keys(), now_unix_ns)
+
+    def _look_at(self, keys: Collection[tuple[int, int]], now_unix_ns: int) -> bool:
         has_changed = False
         for key, process in self._known.items():
-            if process.state == "exited":
+            if process.state == "exited" or key not in keys:
                 continue
             is_first_look = key not in self._watches
             if is_first_look:

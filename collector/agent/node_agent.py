@@ -199,6 +199,7 @@ class Agent:
         self._next_look_ns = self._next_silent_look_ns = 0
         self._ended_file_since_ns: int | None = None
         self._has_exit_news = False
+        self._has_one_ended = False
         self._read_at_ns = 0
         self._filled_per_s = 0.0  # the share of a ring, of that which filled fastest between the last two looks
         self._warned: set[str] = set()
@@ -243,8 +244,14 @@ class Agent:
 
     @property
     def descriptors(self) -> tuple[int, ...]:
-        """Can be read while somebody waits for the next step."""
-        return () if self._orders is None else (self._orders.trainers.listener.descriptor,)
+        """Can be read while somebody waits for the next step: then `heed` first."""
+        asking = () if self._orders is None else (self._orders.trainers.listener.descriptor,)
+        return (*asking, *self.processes.descriptors)
+
+    def heed(self, now_ns: int) -> bool:
+        """Somebody woke the agent: look at processes that have just ended; whether one has, and a step is due."""
+        self._has_one_ended |= self.processes.look_at_ended(self._job.clock.to_unix_ns(now_ns))
+        return self._has_one_ended
 
     def flush(self, now_ns: int, *, has_news: bool = True) -> None:
         """Settle what was read so far, and save it with the promise that goes with it."""
@@ -278,7 +285,7 @@ class Agent:
         """What was seen so far, and what became of it."""
         seen, delivered = self._seen_so_far, self.delivery.counts
         return Watched(
-            ranks=seen.ranks,
+            ranks=seen.ranks or len({rank for _, rank in self.processes.local_ranks()}),
             calls=seen.calls,
             iterations=seen.iterations,
             lost_calls=seen.lost_calls,
@@ -305,11 +312,12 @@ class Agent:
         opened, refused = self._rings.discover()
         for file in refused:
             self._note_refused(file)
+        has_changed, self._has_one_ended = self._has_one_ended, False
         if now_ns < self._next_look_ns and not opened:
-            return False
+            return has_changed
         unix_ns = self._job.clock.to_unix_ns(now_ns)
         # Who has left by now is not of the attempt of those that begin.
-        has_changed = bool(opened) and self.processes.look(unix_ns)
+        has_changed |= bool(opened) and self.processes.look(unix_ns)
         for header in opened:
             self.processes.add(header)
         self._next_look_ns = now_ns + LOOK_NS

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import select
+import signal
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -9,12 +13,13 @@ import pytest
 
 from collector.agent.host_words import HostWords
 from collector.calls import rings
+from collector.host.processes import PROC, read_stat
 from pacehound.model import codec
 from pacehound.model.codes import JOINING
 from pacehound.model.events import HostSample, ProcessState, Progress
 from pacehound.model.flushes import Flush
 from tests.fakes.agent_run import MS, UNIX_NS, AgentRun
-from tests.fakes.ring_file import HANDLE
+from tests.fakes.ring_file import HANDLE, RingFile
 
 
 def last(run: AgentRun) -> ProcessState:
@@ -190,6 +195,32 @@ def test_a_rank_that_left_is_said_with_its_signal_and_its_open_calls_are_given_u
     run.flush()
     assert (last(run).state, last(run).signal) == ("exited", 9)  # known for good, reaped or not
     assert len(run.receiver.rows()) == 2
+
+
+def test_how_a_process_ended_is_seen_before_its_launcher_has_waited_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kernels before 6.15 tell it of a zombie alone, and torchrun leaves one for 50 ms, which is less than a look."""
+    monkeypatch.setattr("collector.host.processes.exit_status_of", lambda pidfd: None)
+    run = AgentRun(tmp_path)
+    run.proc.root = PROC
+    run.kill()
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        stat = read_stat(child.pid)
+        assert stat is not None
+        RingFile(tmp_path / "rings", rank=0, pid=child.pid, start_ticks=stat.start_ticks).group([0, 1])
+        run.step(1_100)
+        assert last(run).state == "running"
+        assert not run.agent.heed(run.now_ns), "whatever else woke the agent"
+        child.kill()
+        assert select.select(run.agent.descriptors, [], [], 60.0)[0]
+        assert run.agent.heed(run.now_ns)
+    finally:
+        child.communicate()
+    run.step(1)  # a look is not due, and nobody could tell any more
+    assert (last(run).state, last(run).signal) == ("exited", signal.SIGKILL)
+    assert select.select(run.agent.descriptors, [], [], 0.0)[0] == []
 
 
 def test_a_process_that_says_why_it_leaves_is_quoted(run: AgentRun) -> None:

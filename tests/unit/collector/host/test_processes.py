@@ -83,3 +83,24 @@ def test_the_status_of_a_real_process_is_learnt_before_and_where_the_kernel_tell
     watch.close()
     os.close(go)
     os.close(wait)
+
+
+def test_a_process_that_has_ended_is_gone_also_where_proc_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    pid = os.fork()
+    if pid == 0:
+        signal.pause()
+        os._exit(0)
+    stat = read_stat(pid)
+    assert stat is not None
+    watch = ProcessWatch(pid, stat.start_ticks)
+
+    def hidden(*_: object) -> None:
+        raise PermissionError(13, "hidepid")
+
+    monkeypatch.setattr("collector.host.processes.read_stat", hidden)
+    assert (watch.look(), watch.has_ended()) == (Sighting(state="unknown"), False)
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    assert (watch.look().state, watch.has_ended()) == ("exited", True)
+    watch.close()
+    assert (watch.descriptor, watch.has_ended()) == (-1, False)
