@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from pacehound.launcher.command import ENDING, PASSED_ON, Command, Status
 from pacehound.launcher.watch import Outcome, Plan, Watch
-from pacehound.model.job_end import JOB_ENDED, JOB_INTERRUPTED, JOB_KILLED
+from pacehound.model.job_end import JOB_ENDED, JOB_FAILED, JOB_INTERRUPTED, JOB_KILLED
 
 _LOOK_EVERY_S = 0.5
 _FINISH_WITHIN_S = 10.0
@@ -90,7 +90,9 @@ def _why_ended(status: Status, was_asked_to_end: bool) -> str:
     """What the job's hosts are told: ranks that leave because somebody asked for it are nobody's fault."""
     if was_asked_to_end and status != Status(0, None):
         return JOB_INTERRUPTED
-    return JOB_KILLED if status.signal_number is not None else JOB_ENDED
+    if status.signal_number is not None:
+        return JOB_KILLED
+    return JOB_FAILED if status.exit_code else JOB_ENDED
 
 
 def _follow(command: Command, watch: Watch | None, say: Callable[[str], object]) -> tuple[Status, bool]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 import signal
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -24,7 +25,7 @@ from pacehound.model.evidence.machines import HostSilent, More
 from pacehound.model.evidence.phrases import shown_ranks
 from pacehound.model.evidence.waiting import LaunchedFewer
 from pacehound.model.identity import event_id
-from pacehound.model.job_end import JOB_INTERRUPTED
+from pacehound.model.job_end import JOB_FAILED, JOB_INTERRUPTED
 from streams.hang.hang_watch import HangWatch
 from streams.hang.observations import RootCause
 from streams.hang.thresholds import MOST_TOLD, REPORT_AFTER_NS, SETTLE_NS, TOGETHER_ELSEWHERE_NS, TOGETHER_NS
@@ -36,6 +37,9 @@ _POLITE = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
 
 _DID_NOT_COME = re.compile(r"\bRanks? (\d+(?:, \d+)*) failed to pass monitoredBarrier\b")
 """The words of torch (ProcessGroupGloo.cpp) in the error of rank 0, which collects the others."""
+
+_HAS_PARAMETERS = re.compile(r"expects same model across all ranks, but Rank \d+ has (\d+) params\b")
+"""The words of torch's DistributedDataParallel (reducer.cpp) in the error of each rank, of that rank."""
 
 _LOST_A_PEER = re.compile(
     r"Connection closed by peer \[|(?:Read|Write) error \[[^\]]*\]:\d|failed on SocketImpl|Connection was likely closed"
@@ -71,7 +75,7 @@ class ExitWatch(Watch):
         self._hosts: dict[int, str] = {}  # by rank
         self._finding: Finding | None = None  # while somebody's mistake may still explain it
         self._is_decided = False
-        self._interrupted: set[str] = set()  # hosts on which somebody asked for the end of the job
+        self._closed_why: dict[str, str] = {}  # by host on which the job has ended
         self._has_one_left = False  # in disorder, as one was heard of: thousands need not be asked each second
 
     def __getstate__(self) -> dict[str, Any]:
@@ -81,7 +85,7 @@ class ExitWatch(Watch):
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Whether one has left is asked of all again."""
         self.__dict__.update(state)
-        self._has_one_left = any(map(_is_disorderly, self._processes.values()))
+        self._has_one_left = any(_has_or_may_have_failed(process) for process in self._processes.values())
 
     def hear(self, event: Heard, step: int | None) -> list[Finding]:
         """The processes of one host."""
@@ -89,10 +93,15 @@ class ExitWatch(Watch):
             for process in event.processes:
                 self._processes[process.rank] = process
                 self._hosts[process.rank] = event.host
-                self._has_one_left = self._has_one_left or _is_disorderly(process)
-            if event.closed_why == JOB_INTERRUPTED:
-                self._interrupted.add(event.host)
+                self._has_one_left = self._has_one_left or _has_or_may_have_failed(process)
+            if event.closed:
+                self._closed_why[event.host] = event.closed_why
         return []
+
+    @property
+    def _interrupted(self) -> frozenset[str]:
+        """Hosts on which somebody asked for the end of the job."""
+        return frozenset(host for host, why in self._closed_why.items() if why == JOB_INTERRUPTED)
 
     def on_tick(self, moment: Moment) -> list[Said]:
         """A finding when the first disorderly exit has settled, and once more when its cause comes to light later."""
@@ -108,15 +117,18 @@ class ExitWatch(Watch):
         if self._is_decided or not self._has_one_left:
             return []
         # A rank that catches an interrupt leaves with an exit code as it would after a mistake.
-        uninterrupted = [p for p in self._processes.values() if self._hosts[p.rank] not in self._interrupted]
-        left = [process for process in uninterrupted if _is_disorderly(process)]
-        if not left or self._was_over(left) or (self._interrupted and not is_end):
+        interrupted = self._interrupted
+        uninterrupted = [p for p in self._processes.values() if self._hosts[p.rank] not in interrupted]
+        disorderly = [process for process in uninterrupted if _is_disorderly(process)]
+        left = disorderly or self._gone_before_the_rest(uninterrupted)
+        if not left or self._was_over(left) or (interrupted and not is_end):
             return []  # whether the others were interrupted, too, they say with their last word
         first_ns = min(process.since_ns for process in left)
         if moment.now_ns < first_ns + SETTLE_NS and not is_end:
             return []
-        # Nobody can tell how these ended: long before in good order, just before it may be what the others fail for.
-        left += [p for p in uninterrupted if _is_wordless(p) and p.since_ns >= first_ns - SETTLE_NS]
+        if disorderly:
+            # Nobody can tell how these ended: long before in good order, just before it may be what others fail for.
+            left += [p for p in uninterrupted if _is_wordless(p) and p.since_ns >= first_ns - SETTLE_NS]
         # Connections are closed before their process is gone: who has lost a peer may leave before that peer does.
         left = [process for process in left if not _has_lost_a_peer(process)] or left
         first_ns = min(process.since_ns for process in left)
@@ -140,7 +152,7 @@ class ExitWatch(Watch):
                 first_rank=first_asked.rank, before_s=before_s, signal=first_asked.signal or 0, n_ranks=len(left)
             )
             return [self._nobody(asked, first_asked.since_ns, lost, moment)]
-        if self._interrupted:
+        if interrupted:
             return []  # of what fails besides where somebody has ended a part of the job nothing is known
         if from_outside := self._ended_from_outside(left, first_ns):
             return [self._nobody(left, first_ns, from_outside, moment)]
@@ -185,8 +197,8 @@ class ExitWatch(Watch):
             return [_deserted(finding, deserters, first)]
         elif all(map(_has_lost_a_peer, left)) and (deserters := self._deserters(first_ns, in_collectives=False)):
             return [_deserted(finding, deserters, first, verdict="suspected", unseen=(_MEANT,))]
-        elif missing := self._missed_in_a_barrier():
-            finding = _explained(finding, missing)
+        elif said := self._missed_in_a_barrier() or self._has_another_model():
+            finding = _explained(finding, said)
         self._finding = finding
         return [replace(found, version=0) for found in self._look_again(finding, moment)] or [finding]
 
@@ -229,6 +241,19 @@ class ExitWatch(Watch):
         others = [process for process in self._processes.values() if process.rank not in ranks]
         return len(ranks) < len(others) and not any(p.signal in _POLITE and not p.detail for p in others)
 
+    def _gone_before_the_rest(self, processes: list[ProcessState]) -> list[ProcessState]:
+        """Who left first, nobody knows how, where the others were ended for it and the job's command has failed.
+
+        A signal struck it, most likely, and the launcher had waited for it before anybody looked.
+        """
+        if JOB_FAILED not in self._closed_why.values():
+            return []
+        ended_ns = [p.since_ns for p in processes if p.state == "exited" and p.signal in _POLITE]
+        first_ns = min((p.since_ns for p in processes if _is_wordless(p) and not p.has_left), default=-1)
+        gone = [p for p in processes if _is_wordless(p) and not p.has_left and p.since_ns == first_ns]
+        is_first = first_ns <= min(ended_ns, default=first_ns)
+        return gone if is_first and len(gone) < len(processes) else []
+
     def _was_over(self, left: list[ProcessState]) -> bool:
         """Every rank had left the job by itself, and none had calls to make that others have made.
 
@@ -261,6 +286,25 @@ class ExitWatch(Watch):
             culprits=ranks,
             evidence=(Reported(ranks=ranks, detail="did not come to torch's monitored_barrier, by its error"),),
             unseen=("what these ranks did instead",),
+        )
+
+    def _has_another_model(self) -> RootCause | None:
+        """Who wraps a model of another number of parameters than most do, by the errors of all that fail for it."""
+        found = {process.rank: _HAS_PARAMETERS.search(process.detail) for process in self._processes.values()}
+        n_parameters = {rank: int(match[1]) for rank, match in found.items() if match is not None}
+        if not n_parameters:
+            return None
+        ((usual, n_ranks),) = Counter(n_parameters.values()).most_common(1)
+        ranks = tuple(sorted(rank for rank, n in n_parameters.items() if n != usual))
+        if not ranks or 2 * n_ranks <= len(self._processes):
+            return None
+        return RootCause(
+            verdict="culprit",
+            cause=None,
+            culprits=ranks,
+            evidence=(
+                Reported(ranks=ranks, detail=f"not the {usual} parameters of most others, by the errors of all"),
+            ),
         )
 
     def _look_again(self, finding: Finding, moment: Moment) -> list[Finding]:
@@ -433,6 +477,10 @@ def _is_disorderly(process: ProcessState) -> bool:
     if process.signal is not None:
         return process.signal not in _POLITE
     return bool(process.exit_code)
+
+
+def _has_or_may_have_failed(process: ProcessState) -> bool:
+    return _is_disorderly(process) or _is_wordless(process)
 
 
 def _is_wordless(process: ProcessState) -> bool:

@@ -11,7 +11,7 @@ from pacehound.model.events import (
     Progress,
     Topology,
 )
-from pacehound.model.job_end import JOB_ENDED, JOB_INTERRUPTED, JOB_KILLED
+from pacehound.model.job_end import JOB_ENDED, JOB_FAILED, JOB_INTERRUPTED, JOB_KILLED
 from streams.job.thresholds import LATE_NS
 from streams.rounds.giving_up import GIVEN_UP, Patience
 
@@ -54,7 +54,7 @@ class JobHosts:
     def why_closed(self) -> str:
         """Why the job has ended, when all of them are closed."""
         reasons = set(self.closed.values())
-        return next((why for why in (JOB_INTERRUPTED, JOB_KILLED, GIVEN_UP) if why in reasons), JOB_ENDED)
+        return next((why for why in (JOB_INTERRUPTED, JOB_KILLED, JOB_FAILED, GIVEN_UP) if why in reasons), JOB_ENDED)
 
     def expect(self, topology: Topology) -> None:
         """A host of the communicator of all ranks."""

@@ -85,7 +85,7 @@ from streams.snapshots.codec import StateCodec
 from streams.whatif.price_watch import PriceWatch
 from streams.whatif.straggling import PricedWindow, Straggling
 
-SCHEMA_VERSION = 21
+SCHEMA_VERSION = 22
 
 _PLAIN: dict[type, str] = {
     StageOne: "_lateness_ns _shared communicator is_closed _host _patience",
@@ -182,7 +182,7 @@ _PLAIN: dict[type, str] = {
     SharedName: "_job _attempt _seen _unchanged_ns _finding",
     SilenceWatch: "_job _attempt _findings",
     UnseenCalls: "_job _attempt _latest _findings",
-    ExitWatch: "_job _attempt _hang _processes _hosts _finding _is_decided _interrupted",
+    ExitWatch: "_job _attempt _hang _processes _hosts _finding _is_decided _closed_why",
     PriceWatch: (
         "_job _attempt _window_steps _by_iterations _machines _straggling _excess_s _counted_ns _operations _ended "
         "_arrived _rounds _settled_ns _is_told _after_step refused unpriced"

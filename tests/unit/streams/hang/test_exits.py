@@ -17,7 +17,7 @@ from pacehound.model.events import (
     Progress,
     RankProgress,
 )
-from pacehound.model.job_end import JOB_ENDED, JOB_INTERRUPTED
+from pacehound.model.job_end import JOB_ENDED, JOB_FAILED, JOB_INTERRUPTED
 from pacehound.settings import HangSettings
 from streams.hang.exits import ExitWatch
 from streams.hang.hang_watch import HangWatch
@@ -164,6 +164,38 @@ def test_who_left_nobody_knows_how_is_not_passed_over_where_others_fail_behind_i
 
 RESET = "RuntimeError: [pair.cc:545] Read error [10.0.0.2]:5342: Connection reset by peer"
 REMOTE = "DistBackendError: NCCL error in: NCCLUtils.cpp:77, remote process exited or there w"
+
+
+@pytest.mark.parametrize(
+    ("why", "ended_s", "verdict"),
+    [
+        (JOB_FAILED, 40.1, "suspected"),
+        (JOB_FAILED, 39.0, None),
+        (JOB_ENDED, 40.1, None),
+        (JOB_INTERRUPTED, 40.1, None),
+    ],
+    ids=["it was first", "it came later", "a job that did well", "somebody asked for the end"],
+)
+def test_who_left_first_nobody_knows_how_is_suspected_where_the_others_were_ended_for_it(
+    why: str, ended_s: float, verdict: str | None
+) -> None:
+    """`mp.spawn` waits for a killed rank within a millisecond, ends the others, and fails."""
+    watch = ExitWatch("j", 0, HeldUp(None))
+    ended = sample(int(ended_s * SECOND_NS), rank0=-signal.SIGTERM, rank1=-signal.SIGTERM, rank3=-signal.SIGTERM)
+    processes = [replace(p, state="exited", since_ns=40 * SECOND_NS) if p.rank == 2 else p for p in ended.processes]
+    watch.hear(replace(ended, processes=tuple(processes), closed=True, closed_why=why), 5)
+    found = watch.on_end(Moment(now_ns=41 * SECOND_NS, step=5))
+    assert [(one.verdict, one.culprits) for one in found] == ([] if verdict is None else [(verdict, (2,))])
+    if found:
+        assert "left without a word, nobody saw how" in words_of(found[0])[0]
+
+
+def test_of_ranks_that_were_all_gone_before_anybody_looked_nobody_was_first() -> None:
+    watch = ExitWatch("j", 0, HeldUp(None))
+    gone = sample(40 * SECOND_NS)
+    processes = tuple(replace(p, state="exited", since_ns=40 * SECOND_NS) for p in gone.processes)
+    watch.hear(replace(gone, processes=processes, closed=True, closed_why=JOB_FAILED), 5)
+    assert watch.on_end(Moment(now_ns=41 * SECOND_NS, step=5)) == []
 
 
 def beside_a_host(silent_since_s: float | None, *, details: dict[int, str], **left: int) -> list[Any]:
@@ -456,6 +488,25 @@ def test_who_did_not_come_to_a_monitored_barrier_is_named_by_the_error_of_who_co
     assert ended.culprits == (1,)  # though rank 2 is the only one that left by itself
     several = fails_in_a_barrier("RuntimeError: [Rank 0]: Ranks 1, 3 failed to pass monitoredBarrier in 8000 ms")
     assert several.culprits == (1, 3)
+
+
+@pytest.mark.parametrize(
+    ("n_parameters", "culprits"),
+    [((4, 4, 6, 4), (2,)), ((4, 4, 6, 6), ()), ((4, 4, 4, 4), ())],
+    ids=["one", "half of them", "nobody"],
+)
+def test_who_wraps_another_model_than_most_is_named_by_what_all_fail_with(
+    n_parameters: tuple[int, ...], culprits: tuple[int, ...]
+) -> None:
+    watch = ExitWatch("j", 0, HeldUp(None))
+    said = sample(10 * SECOND_NS, rank0=1, rank1=1, rank2=1, rank3=1)
+    words = "RuntimeError: DDP expects same model across all ranks, but Rank {} has {} params, whil"
+    processes = tuple(replace(p, detail=words.format(p.rank, n_parameters[p.rank])) for p in said.processes)
+    watch.hear(replace(said, processes=processes), None)
+    (found,) = watch.on_tick(Moment(now_ns=10 * SECOND_NS + SETTLE_NS, step=None))
+    assert (found.verdict, found.culprits) == ("culprit" if culprits else "unknown", culprits)
+    if culprits:
+        assert words_of(found)[0] == "rank 2: not the 4 parameters of most others, by the errors of all"
 
 
 @pytest.mark.parametrize(
