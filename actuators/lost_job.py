@@ -57,7 +57,8 @@ def job_of(shape: JobShape, gone: tuple[int, ...], known: RecoverySettings, find
         model = described(known.model, flops=1e15 * shape.tp, sequence=None, micro_batch=1)
     else:
         model = _equal_layers(shape)
-        assumed.append(f"{model.n_layers} equal layers (recovery.model)")
+        how = f"{model.n_layers} equal layers" if model.n_layers > 1 else "a model that its script does not divide"
+        assumed.append(f"{how} (recovery.model)")
     memory_bytes = known.memory_gib * 2**30 * shape.tp or UNKNOWN_MEMORY_BYTES
     if not known.memory_gib:
         assumed.append("memory enough for any of them (recovery.memory_gib)")
@@ -100,7 +101,8 @@ def node_of(shape: JobShape, rank: int) -> int:
 
 
 def _equal_layers(shape: JobShape) -> ModelProfile:
-    n_layers = -(-ASSUMED_LAYERS // shape.pp) * shape.pp
+    """Of a job without stages one: its script holds the model in one piece, so that no plan of stages can be its."""
+    n_layers = -(-ASSUMED_LAYERS // shape.pp) * shape.pp if shape.pp > 1 else 1
     weights = max(shape.gradient_bytes * shape.tp * shape.pp / n_layers, 1.0)
     return ModelProfile(
         name="the model",

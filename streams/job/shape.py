@@ -7,7 +7,7 @@ layouts are told, those that `dp`, `pp`, `tp` and one distance between stages de
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -20,8 +20,8 @@ from pacehound.model.evidence.leaving import JobShape, Left, Process
 from pacehound.model.evidence.machines import Gpu, HostSilent
 from pacehound.model.pair_rounds import PairRounds
 from pacehound.model.rounds import Rounds
-from streams.job.thresholds import MOST_GROUPS, MOST_PAIRS, SHAPE_STEPS, SHAPE_TIMES
-from streams.rounds.round_table import RoundTable
+from streams.job.thresholds import MOST_GROUPS, MOST_PAIRS, SHAPE_STEPS, SHAPE_TIMES, SHARDED_SHARE
+from streams.rounds.round_table import RoundsOfKind, RoundTable
 
 Communicators = Mapping[str, tuple[str, tuple[int, ...]]]
 """The name and the members of each."""
@@ -47,7 +47,8 @@ class ShapeWatch:
 
     def _forget(self) -> None:
         self._pairs: dict[tuple[int, int], None] = {}
-        self._groups: dict[str, bool] = {}  # of each communicator, whether its members gather what they lack
+        # Of each communicator, bytes that its members gathered of each other or scattered, and bytes that they reduced.
+        self._groups: dict[str, tuple[int, int]] = {}
         self._pair: tuple[int, int] | None = None  # the pair whose rounds are counted, and when they ended
         self._pair_ns: list[int] = []
         self._reduced, self._reduced_size = "", 0  # the communicator whose bytes are counted
@@ -79,9 +80,8 @@ class ShapeWatch:
             if rounds.is_pair:
                 self._on_pair((rounds.ranks[0], rounds.ranks[1]), arrived.times_of(number))
             elif len(rounds.ranks) > 1 and (rounds.communicator in self._groups or len(self._groups) < MOST_GROUPS):
-                ops = {kind.op for kind in kinds}
-                self._groups[rounds.communicator] = self._groups.get(rounds.communicator, False) or bool(ops & _GATHERS)
-                if ops & _REDUCES:
+                self._on_group(rounds, kinds)
+                if any(kind.op in _REDUCES for kind in kinds):
                     self._on_reduced(rounds, arrived.times_of(number))
         for pairs, begins in zip(arrived.pairs, arrived.begins_of_pairs, strict=True):
             self._on_pairs(pairs, begins)
@@ -109,6 +109,17 @@ class ShapeWatch:
         self._pair = self._pair or pair
         if pair == self._pair:
             self._pair_ns = [*self._pair_ns, *times_ns.tolist()][-SHAPE_TIMES:]
+
+    def _on_group(self, rounds: Rounds, kinds: Sequence[RoundsOfKind]) -> None:
+        """Add up what it moves: each member gathers the parts of all others."""
+        gathered, reduced = self._groups.get(rounds.communicator, (0, 0))
+        for kind in kinds:
+            size_bytes = kind.size_bytes * kind.n_rounds
+            if kind.op in _GATHERS:
+                gathered += size_bytes * len(rounds.ranks)
+            elif kind.op in _REDUCES:
+                reduced += size_bytes
+        self._groups[rounds.communicator] = gathered, reduced
 
     def _on_reduced(self, rounds: Rounds, times_ns: npt.NDArray[np.int64]) -> None:
         """Of the communicators that reduce that of the fewest ranks is taken: the world's sums are few and small."""
@@ -150,7 +161,7 @@ class ShapeWatch:
             micro_batches=_middle(per_step) if pp > 1 else 0,
             gradient_bytes=_middle(reduced) if self._reduced in replicas else 0,
             step_time_s=step_time_s,
-            is_sharded=any(self._groups[one] for one in replicas),
+            is_sharded=any(_is_sharded(*self._groups[one]) for one in replicas),
         )
 
     def _last_steps(self) -> list[tuple[int, int]]:
@@ -163,6 +174,11 @@ class ShapeWatch:
     def _bytes_within(self, first_ns: int, last_ns: int) -> int:
         rows = zip(self._reduced_ns, self._reduced_bytes, strict=True)
         return sum(size for at_ns, size in rows if first_ns < at_ns <= last_ns)
+
+
+def _is_sharded(gathered_bytes: int, reduced_bytes: int) -> bool:
+    """Whether what is gathered is parameters or gradients, and not a number of each rank, or once at the beginning."""
+    return gathered_bytes > SHARDED_SHARE * (gathered_bytes + reduced_bytes)
 
 
 def _may_be_gone(piece: Evidence) -> bool:

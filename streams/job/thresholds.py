@@ -67,6 +67,11 @@ boundary (chosen)."""
 SHAPE_TIMES = 2_048
 """Rounds of one pair, and of one group, that are remembered: 341 in each of six iterations (chosen)."""
 
+SHARDED_SHARE = 0.1
+"""Of the bytes that replicas move among each other: so much is gathered or scattered where parameters or gradients are
+sharded, which is half of them (ZeRO 1) or all (FSDP). A job with DistributedDataParallel gathers a few bytes when it
+begins, and a metric now and then (derived)."""
+
 MOST_OFFERS = 64
 """Hosts that could take part in a job which has lost some: as many as a piece of evidence lists (chosen)."""
 

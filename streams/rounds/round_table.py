@@ -31,6 +31,11 @@ class RoundsOfKind:
     size_bytes: int
     lines: slice | Int64Array  # of the table, ascending
 
+    @property
+    def n_rounds(self) -> int:
+        """How many they are."""
+        return self.lines.stop - self.lines.start if isinstance(self.lines, slice) else len(self.lines)
+
 
 class RoundTable:
     """Blocks of rounds, and columns that hold those of all of them one behind the other.

@@ -64,6 +64,18 @@ def test_a_killed_rank_brings_the_compared_plans_with_their_prices() -> None:
     assert "restart_without_rank" in words
 
 
+def test_a_job_without_stages_is_offered_none_unless_its_model_is_described() -> None:
+    """A script with DistributedDataParallel holds the model in one piece."""
+    replicas = JobShape(dp=4, pp=1, tp=1, stage_stride=4, micro_batches=0, gradient_bytes=10**8, step_time_s=0.5)
+    decision = certain(lost(2, shape=replicas))
+    assert "a model that its script does not divide (recovery.model)" in decision.reason
+    plans = [decision.reason, *decision.alternatives]
+    assert any("DP 3 x PP 1 " in plan for plan in plans)
+    assert not any("PP 2" in plan or "PP 1-" in plan for plan in plans)
+    described = certain(lost(2, shape=replicas), model="llama2-7b")
+    assert any("PP 2" in plan or "PP 1-" in plan for plan in (described.reason, *described.alternatives))
+
+
 def test_where_failures_are_frequent_nobody_restarts() -> None:
     assert certain(lost(5), OFTEN).action == "reroute"
 

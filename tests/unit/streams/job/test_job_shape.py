@@ -136,6 +136,21 @@ def test_who_gathers_parameters_holds_what_no_other_has() -> None:
     assert shape.is_sharded
 
 
+@pytest.mark.parametrize(
+    ("op", "size_bytes", "is_sharded"),
+    [("all_gather", 16, False), ("all_gather", 500, True), ("reduce_scatter", 500, True), ("broadcast", 9_999, False)],
+)
+def test_a_number_of_each_rank_that_is_gathered_is_no_parameter(op: str, size_bytes: int, is_sharded: bool) -> None:
+    """DistributedDataParallel compares its parameters when it begins, and metrics are gathered now and then."""
+    layout = Layout(dp=4)
+    watch = watched(layout)
+    (replicas,) = layout.groups("dp")
+    watch.on_rounds(RoundTable([rounds(replicas, [STEP_NS, 2 * STEP_NS], op, size_bytes)]))
+    shape = watch.shape(communicators(layout), 0.5)
+    assert shape is not None
+    assert shape.is_sharded == is_sharded
+
+
 @given(st.integers(2, 4), st.integers(2, 4), st.integers(2, 4))
 def test_tensor_parallel_ranks_lie_side_by_side(tp: int, dp: int, pp: int) -> None:
     layout = Layout(tp=tp, dp=dp, pp=pp)
