@@ -49,7 +49,7 @@ class Leaving:
 
     def failed(self, kind: Any, value: Any) -> None:
         """An exception that nobody caught."""
-        self._say(1, f"{getattr(kind, '__name__', kind)}: {_words(value)}")
+        self._say(1, _said(kind, value))
 
     def left(self) -> None:
         """The interpreter is about to end."""
@@ -84,6 +84,22 @@ class Leaving:
             )
         except Exception as error:
             self._recorder.fail("the exit", error)
+
+
+def _said(kind: Any, value: Any) -> str:
+    """An exception with its words; what it was raised from first, which is what has happened.
+
+    >>> broken = RuntimeError("[Stage 1] failed to run forward:")
+    >>> broken.__cause__ = ValueError("bad batch")
+    >>> _said(RuntimeError, broken)
+    'ValueError: bad batch (RuntimeError: [Stage 1] failed to run forward:)'
+    """
+    said = f"{getattr(kind, '__name__', kind)}: {_words(value)}"
+    first, seen = value, set[int]()
+    while (cause := getattr(first, "__cause__", None)) is not None and id(first) not in seen:
+        seen.add(id(first))
+        first = cause
+    return said if first is value else f"{type(first).__name__}: {_words(first)} ({said})"
 
 
 def _words(value: Any) -> str:
