@@ -97,6 +97,8 @@ def _said(kind: Any, value: Any) -> str:
     said = f"{getattr(kind, '__name__', kind)}: {_words(value)}"
     first, seen = value, set[int]()
     while (cause := getattr(first, "__cause__", None)) is not None and id(first) not in seen:
+        if "RemoteTraceback" in type(cause).__name__:  # a pool's: where that was in its worker, and nothing else
+            break
         seen.add(id(first))
         first = cause
     return said if first is value else f"{type(first).__name__}: {_words(first)} ({said})"

@@ -121,7 +121,7 @@ class JobShape(Piece, frozen=True, kw_only=True, tag="job_shape"):
 
     `stage_stride` is the distance of world ranks from one stage to the next. `micro_batches` are those of one pipeline
     in a step, and `gradient_bytes` what a rank of the data-parallel group that is looked at reduces in it; 0 where that
-    is not known. `is_sharded`: parameters are gathered in each step, so ranks hold what no other has.
+    is not known. `is_sharded`: replicas gather or scatter parameters or gradients, so ranks hold what no other has.
     """
 
     dp: Int64

@@ -298,6 +298,13 @@ def test_the_end_of_the_job_is_the_last_thing_said(run: AgentRun) -> None:
     assert (last_event.closed, last_event.closed_why) == (True, "job killed")
 
 
+def test_ranks_that_have_met_and_made_no_call_count_as_seen(run: AgentRun) -> None:
+    run.joined(0)
+    run.joined(1)
+    run.flush()
+    assert (run.agent.watched().ranks, run.agent.watched().calls) == (2, 0)
+
+
 def test_a_job_without_ranks_ends_too(run: AgentRun) -> None:
     run.flush()
     assert run.receiver.events == []
