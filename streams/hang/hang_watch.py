@@ -267,7 +267,7 @@ class HangWatch(Watch):
         # Without an open call it is a stall: nobody launches anything any more.
         ranks = stuck or tuple(np.flatnonzero(has_moved).tolist())
         graph = self._graph()
-        found = self._root_cause(graph, iterations(), frozen_ns=None)
+        found = self._before_calls_were_given_up(graph) or self._root_cause(graph, iterations(), frozen_ns=None)
         finding = self._finding(found, graph, now_ns, step, moment.unseen())
         self._hang = _Hang(finding, found, ranks, self._moves.counters[list(ranks)])
         return [finding]
@@ -349,6 +349,18 @@ class HangWatch(Watch):
         if stuck:
             found = self._root_cause(self._graph(), iterations(), frozen_ns=None)
             self._standstill = _Standstill(found, list(stuck), self._moves.counters[list(stuck)])
+
+    def _before_calls_were_given_up(self, graph: WaitGraph) -> RootCause | None:
+        """What was known while all stood, where calls of some have timed out by now: these seem not to have entered.
+
+        Nothing where they have gone on, or who was waited for then is not waited for now.
+        """
+        known = self._standstill
+        if known is None or not known.found.culprits or not set(known.found.culprits) <= set(graph.absent):
+            return None
+        have_moved = np.array(known.ranks)[self._moves.counters[known.ranks] > known.counters].tolist()
+        have_given_up = 0 < len(have_moved) < len(known.ranks) and not set(have_moved) & set(graph.standing)
+        return known.found if have_given_up else None
 
     def _graph(self, open_for_ns: int = 0) -> WaitGraph:
         return wait_graph(self._table, open_for_ns, unheard=self.host_reports.unheard())

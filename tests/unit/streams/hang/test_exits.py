@@ -446,6 +446,23 @@ def test_whose_call_has_timed_out_and_who_leaves_for_it_is_not_the_one_who_held_
     assert found.culprits == (2,)
 
 
+@pytest.mark.parametrize("gave_up", [(), (0,), (0, 3)])
+def test_of_a_hang_in_which_calls_time_out_before_it_is_said_those_who_gave_up_are_not_suspected(
+    stuck: Job, gave_up: tuple[int, ...]
+) -> None:
+    """gloo's timeout may be as long as a hang has to be: who gave its call up looks as if it had not entered."""
+    waiting = {rank: SECOND_NS for rank in (0, 1, 3) if rank not in gave_up}
+    said: list[Any] = []
+    for second in range(6, 60):
+        stuck.progress(second, waiting, gave_up=gave_up)
+        moment = Moment(now_ns=second * SECOND_NS, step=5, step_time_s=0.05, n_iterations=10)
+        said += stuck.watch.on_tick(moment)
+    assert said
+    assert {(one.verdict, one.cause, one.culprits, one.victims) for one in said} == {
+        ("suspected", "H1", (2,), tuple(waiting))
+    }
+
+
 def test_a_standstill_is_over_when_its_ranks_go_on(stuck: Job) -> None:
     stuck.progress(6, {}, completed=7)
     assert stuck.watch.standstill() is None
