@@ -1,8 +1,9 @@
-"""How far values lie from their middle, whatever a few of them do."""
+"""How far values lie from their middle, and what most of them are, whatever a few of them do."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Sequence
 from statistics import median
 
 import numpy as np
@@ -30,3 +31,13 @@ def middle_and_sigma(values: Sequence[float]) -> tuple[float, float]:
     """
     middle = median(values)
     return middle, MAD_TO_SIGMA * median([abs(value - middle) for value in values])
+
+
+def value_of_most(values: Collection[int], n: int) -> int | None:
+    """What more than half of `n` have, of whom these are known; `None` where nothing is.
+
+    >>> value_of_most([4, 4, 6, 4], 4), value_of_most([4, 4], 4), value_of_most([], 0)
+    (4, None, None)
+    """
+    commonest = Counter(values).most_common(1)
+    return commonest[0][0] if commonest and 2 * commonest[0][1] > n else None

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import re
 import signal
-from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -29,6 +28,7 @@ from pacehound.model.job_end import JOB_FAILED, JOB_INTERRUPTED
 from streams.hang.hang_watch import HangWatch
 from streams.hang.observations import RootCause
 from streams.hang.thresholds import MOST_TOLD, REPORT_AFTER_NS, SETTLE_NS, TOGETHER_ELSEWHERE_NS, TOGETHER_NS
+from streams.spread import value_of_most
 from streams.watching.moment import Moment
 from streams.watching.watch import Heard, Said, Watch
 
@@ -76,7 +76,7 @@ class ExitWatch(Watch):
         self._finding: Finding | None = None  # while somebody's mistake may still explain it
         self._is_decided = False
         self._closed_why: dict[str, str] = {}  # by host on which the job has ended
-        self._has_one_left = False  # in disorder, as one was heard of: thousands need not be asked each second
+        self._has_one_left = False  # in disorder, or nobody knows how: thousands need not be asked each second
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what follows from the rest."""
@@ -249,10 +249,11 @@ class ExitWatch(Watch):
         if JOB_FAILED not in self._closed_why.values():
             return []
         ended_ns = [p.since_ns for p in processes if p.state == "exited" and p.signal in _POLITE]
-        first_ns = min((p.since_ns for p in processes if _is_wordless(p) and not p.has_left), default=-1)
-        gone = [p for p in processes if _is_wordless(p) and not p.has_left and p.since_ns == first_ns]
+        gone = [process for process in processes if _is_wordless(process) and not process.has_left]
+        first_ns = min((process.since_ns for process in gone), default=0)
+        first = [process for process in gone if process.since_ns == first_ns]
         is_first = first_ns <= min(ended_ns, default=first_ns)
-        return gone if is_first and len(gone) < len(processes) else []
+        return first if is_first and len(first) < len(processes) else []
 
     def _was_over(self, left: list[ProcessState]) -> bool:
         """Every rank had left the job by itself, and none had calls to make that others have made.
@@ -292,11 +293,9 @@ class ExitWatch(Watch):
         """Who wraps a model of another number of parameters than most do, by the errors of all that fail for it."""
         found = {process.rank: _HAS_PARAMETERS.search(process.detail) for process in self._processes.values()}
         n_parameters = {rank: int(match[1]) for rank, match in found.items() if match is not None}
-        if not n_parameters:
-            return None
-        ((usual, n_ranks),) = Counter(n_parameters.values()).most_common(1)
+        usual = value_of_most(n_parameters.values(), len(self._processes))
         ranks = tuple(sorted(rank for rank, n in n_parameters.items() if n != usual))
-        if not ranks or 2 * n_ranks <= len(self._processes):
+        if usual is None or not ranks:
             return None
         return RootCause(
             verdict="culprit",

@@ -220,7 +220,7 @@ class HangWatch(Watch):
         hang = self._hang
         if hang is None or progress.closed:
             return []
-        went_on = tuple(np.array(hang.ranks)[self._moves.counters[list(hang.ranks)] > hang.counters].tolist())
+        went_on = tuple(self._moves.moved_since(hang.ranks, hang.counters))
         if not went_on:
             return []
         self._hang = None
@@ -281,9 +281,9 @@ class HangWatch(Watch):
         known = self._standstill
         if known is None:
             return None
-        moved = np.array(known.ranks)[self._moves.counters[known.ranks] > known.counters]
+        moved = self._moves.moved_since(known.ranks, known.counters)
         # Whose call has timed out gives it up: that is no progress.
-        return known.found if set(moved.tolist()) <= set(self.host_reports.exited(None)) else None
+        return known.found if set(moved) <= set(self.host_reports.exited(None)) else None
 
     def left_behind(self, ranks: Iterable[int], *, in_collectives: bool = True) -> tuple[int, ...]:
         """Those of some ranks that have launched fewer calls than a peer, and none of whose calls were lost.
@@ -334,10 +334,10 @@ class HangWatch(Watch):
             return  # evidence freezes at the first exit
         known = self._standstill
         if known is not None:
-            moved = self._moves.counters[known.ranks] > known.counters
-            if moved.any() and not moved.all():
+            moved = self._moves.moved_since(known.ranks, known.counters)
+            if 0 < len(moved) < len(known.ranks):
                 return  # who left a call in which its peers still stand has given it up, and is about to leave
-            if moved.all():
+            if moved:
                 # Or all have given it up at once; that they leave is heard with what their host says next.
                 over_ns = now_ns if known.over_ns is None else known.over_ns
                 if now_ns - over_ns < SETTLE_NS:
@@ -358,7 +358,7 @@ class HangWatch(Watch):
         known = self._standstill
         if known is None or not known.found.culprits or not set(known.found.culprits) <= set(graph.absent):
             return None
-        have_moved = np.array(known.ranks)[self._moves.counters[known.ranks] > known.counters].tolist()
+        have_moved = self._moves.moved_since(known.ranks, known.counters)
         have_given_up = 0 < len(have_moved) < len(known.ranks) and not set(have_moved) & set(graph.standing)
         return known.found if have_given_up else None
 

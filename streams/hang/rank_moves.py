@@ -67,6 +67,12 @@ class RankMoves:
         self._counters[moved] += 1
         return moved
 
+    def moved_since(self, ranks: Collection[int], counters: Int64Array) -> list[int]:
+        """Those of some ranks that have moved since they had moved so often, shape `(len(ranks),)`."""
+        chosen = np.array(ranks, np.int64)
+        moved: list[int] = chosen[self.counters[chosen] > counters].tolist()
+        return moved
+
     def is_later(self, rank: int, time_ns: int) -> bool:
         """Whether a rank has moved since a time."""
         return rank < self._length and int(self._advanced_ns[rank]) > time_ns

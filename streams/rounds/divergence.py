@@ -6,7 +6,6 @@ changed is the one that went astray (DESIGN section 6).
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -18,6 +17,7 @@ from pacehound.model.codes import DTYPE_BYTES, DTYPES
 from pacehound.model.events import CallSignature
 from pacehound.model.evidence.waiting import OutOfOrder
 from pacehound.model.rounds import Rounds
+from streams.spread import value_of_most
 
 SequenceKey = tuple[str, tuple[int, int] | None]
 """A sequence of calls: a communicator, and the pair for calls from one rank to another."""
@@ -103,8 +103,8 @@ class LastIterations:
                 made[rank] = max(made.get(rank, -1), int(seq))
         if not made or min(made.values()) < 0:
             return {}
-        ((usual, n_ranks),) = Counter(made.values()).most_common(1)
-        if 2 * n_ranks <= len(made):
+        usual = value_of_most(made.values(), len(made))
+        if usual is None:
             return {}
         return {rank: made[rank] - usual for rank in sorted(made) if made[rank] != usual}
 
