@@ -25,6 +25,10 @@ BUSY_SHARE, OVER_S = 0.1, 0.1
 """It is busy that has worked for so much of the last so many seconds (chosen: hosts of that job say in turn how their
 processes are, 45 a second, which takes a hundredth; a burst takes all of it)."""
 
+IDLE_SHARE = 0.25
+"""Of the time between two: where nothing has come for so long they are written at once (chosen: a backlog's last states
+are large, and without this it was six minutes until what had been read of 16,384 ranks was confirmed)."""
+
 GREAT = 0.75
 """So much of the work of the greatest burst since they were written last is a great one (chosen on the same messages:
 the ends of iterations take 1.25 to 1.41 s of a processor, a round of heartbeats with what hardware is like 0.63 to
@@ -38,6 +42,7 @@ class SnapshotTimes:
     --------
     >>> times = SnapshotTimes()
     >>> times.written(began_s=100.0, took_s=0.01)
+    >>> times.worked(101.0, 101.001)
     >>> [times.are_due(now_s) for now_s in (101.9, 102.1)]
     [False, True]
     >>> times.written(began_s=200.0, took_s=1.0)  # the next one in 20 s, or behind the first great burst then
@@ -51,11 +56,14 @@ class SnapshotTimes:
     >>> times.worked(226.0, 237.9)
     >>> times.are_due(238.0)  # there is no pause
     True
+    >>> times.written(began_s=240.0, took_s=1.0)
+    >>> [times.are_due(now_s) for now_s in (242.0, 243.0)]  # nothing has come since 237.9
+    [False, True]
 
     """
 
     def __init__(self) -> None:
-        self._not_before_s = self._at_latest_s = 0.0
+        self._not_before_s = self._at_latest_s = self._idle_s = 0.0
         self._busy = self._worked_s = 0.0
         self._burst_ended_s = self._work_s = self._greatest_work_s = 0.0
 
@@ -73,6 +81,8 @@ class SnapshotTimes:
 
     def are_due(self, now_s: float) -> bool:
         """Whether to write them now."""
+        if now_s - self._worked_s >= self._idle_s:
+            return True
         if now_s < self._not_before_s:
             return False
         is_behind_great_one = (
@@ -85,4 +95,5 @@ class SnapshotTimes:
         every_s = max(EVERY_S, SHARE * took_s)
         self._not_before_s = began_s + every_s
         self._at_latest_s = self._not_before_s + (every_s - EVERY_S)
+        self._idle_s = max(EVERY_S, IDLE_SHARE * every_s)
         self._greatest_work_s = 0.0

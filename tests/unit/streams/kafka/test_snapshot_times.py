@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streams.kafka.snapshot_times import EVERY_S, SHARE, SnapshotTimes
+from streams.kafka.snapshot_times import EVERY_S, IDLE_SHARE, SHARE, SnapshotTimes
 
 BEGAN_S = 1_000.0
 TOOK = st.floats(0.0, 30.0)
@@ -55,3 +55,14 @@ def test_large_ones_are_not_written_behind_heartbeats(iteration_s: float) -> Non
     heartbeats_s = [end_s - before_s for end_s in ends_s for before_s in (0.5, 3.1)]
     due_s = first_due(1.0, ends_s, heartbeats_s)
     assert 0.2 < min(due_s - end_s for end_s in ends_s if due_s > end_s) < 0.8
+
+
+@given(took_s=TOOK, last_s=st.floats(0.0, 60.0))
+def test_they_are_written_soon_where_nothing_comes_any_more(took_s: float, last_s: float) -> None:
+    times = SnapshotTimes()
+    times.written(BEGAN_S, took_s)
+    times.worked(BEGAN_S + last_s, BEGAN_S + last_s + 0.001)
+    idle_s = max(EVERY_S, IDLE_SHARE * SHARE * took_s)
+    assert times.are_due(BEGAN_S + last_s + idle_s + 0.1)
+    if last_s + idle_s < SHARE * took_s:
+        assert not times.are_due(BEGAN_S + last_s + idle_s - 0.1)
