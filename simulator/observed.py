@@ -104,7 +104,7 @@ def observe(spec: JobSpec, timeline: Timeline) -> Observed:
                             rank=rank,
                             state="exited",
                             exit_code=1,
-                            detail=f"RuntimeError: connection closed by peer {hold.rank}",
+                            detail=f"RuntimeError: [pair.cc:561] Connection closed by peer [10.0.0.{hold.rank}]:29500",
                         )
                     )
                 finish_s = float(given_up.max()) + _PEER_EXIT_SPREAD_S

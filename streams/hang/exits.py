@@ -4,6 +4,7 @@ When one rank dies, its peers' calls fail and the launcher ends the rest; so evi
 A job that is killed as a whole has no first rank. The first to leave need not be guilty: where ranks had met with
 different calls that is the cause (with gloo a larger all_reduce on one rank ends an innocent peer), and where nobody
 had moved for a while the one who held them up is: the others' calls have timed out, in no order that means anything.
+Who was first is asked on one clock (`one_clock.py`).
 What torch's monitored_barrier says of those who did not come stands in for such a call, for it is not seen itself.
 Who fails because a connection to a peer was closed has lost that peer: where a host fell silent just then, with its
 agent, its ranks are what was lost. And of ranks that fail with the same error of their own the first is only the first:
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import re
 import signal
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -27,6 +29,7 @@ from pacehound.model.identity import event_id
 from pacehound.model.job_end import JOB_FAILED, JOB_INTERRUPTED
 from streams.hang.hang_watch import HangWatch
 from streams.hang.observations import RootCause
+from streams.hang.one_clock import on_one_clock
 from streams.hang.thresholds import MOST_TOLD, REPORT_AFTER_NS, SETTLE_NS, TOGETHER_ELSEWHERE_NS, TOGETHER_NS
 from streams.spread import value_of_most
 from streams.watching.moment import Moment
@@ -118,13 +121,15 @@ class ExitWatch(Watch):
             return []
         # A rank that catches an interrupt leaves with an exit code as it would after a mistake.
         interrupted = self._interrupted
-        uninterrupted = [p for p in self._processes.values() if self._hosts[p.rank] not in interrupted]
+        known, until_ns = on_one_clock(self._processes, moment)
+        processes = list(known.values())
+        uninterrupted = [p for p in processes if self._hosts[p.rank] not in interrupted]
         disorderly = [process for process in uninterrupted if _is_disorderly(process)]
         left = disorderly or self._gone_before_the_rest(uninterrupted)
         if not left or self._was_over(left) or (interrupted and not is_end):
             return []  # whether the others were interrupted, too, they say with their last word
         first_ns = min(process.since_ns for process in left)
-        if moment.now_ns < first_ns + SETTLE_NS and not is_end:
+        if until_ns < first_ns + SETTLE_NS and not is_end:
             return []
         if disorderly:
             # Nobody can tell how these ended: long before in good order, just before it may be what others fail for.
@@ -145,7 +150,7 @@ class ExitWatch(Watch):
             ),
             key=lambda p: p.rank,
         )
-        if asked := self._asked_to_end(left, first_ns):
+        if asked := self._asked_to_end(processes, left, first_ns):
             first_asked = asked[0]
             before_s = max(first_ns - first_asked.since_ns, 0) / 1e9
             lost = EndedFromOutside(
@@ -154,7 +159,7 @@ class ExitWatch(Watch):
             return [self._nobody(asked, first_asked.since_ns, lost, moment)]
         if interrupted:
             return []  # of what fails besides where somebody has ended a part of the job nothing is known
-        if from_outside := self._ended_from_outside(left, first_ns):
+        if from_outside := self._ended_from_outside(processes, left, first_ns):
             return [self._nobody(left, first_ns, from_outside, moment)]
         alike = self._alike(first)
         is_same = len(set(map(_own_error, alike))) == 1
@@ -177,7 +182,7 @@ class ExitWatch(Watch):
             verdict=verdict,
             cause=None,
             culprits=culprits,
-            candidates=() if culprits else ranks,
+            candidates=() if culprits else tuple(sorted({*ranks, *(process.rank for process in first)})),
             onset=Instant(step=moment.step, time_ns=first_ns),
             detected=moment.at,
             lasting=True,
@@ -193,9 +198,11 @@ class ExitWatch(Watch):
         held_up = self._hang.standstill()
         if held_up is not None:
             finding = _explained(finding, _stood_before(held_up))
-        elif deserters := self._deserters(first_ns):
+        elif deserters := self._deserters(processes, first_ns):
             return [_deserted(finding, deserters, first)]
-        elif all(map(_has_lost_a_peer, left)) and (deserters := self._deserters(first_ns, in_collectives=False)):
+        elif all(map(_has_lost_a_peer, left)) and (
+            deserters := self._deserters(processes, first_ns, in_collectives=False)
+        ):
             return [_deserted(finding, deserters, first, verdict="suspected", unseen=(_MEANT,))]
         elif said := self._missed_in_a_barrier() or self._has_another_model():
             finding = _explained(finding, said)
@@ -265,11 +272,13 @@ class ExitWatch(Watch):
             return False
         return not self._hang.left_behind(sorted(self._processes))
 
-    def _deserters(self, first_ns: int, *, in_collectives: bool = True) -> list[ProcessState]:
+    def _deserters(
+        self, processes: Sequence[ProcessState], first_ns: int, *, in_collectives: bool = True
+    ) -> list[ProcessState]:
         """Who had left as if all were done, while most others still called: their calls fail for that."""
-        done = {p.rank: p for p in self._processes.values() if _has_succeeded(p) and p.since_ns <= first_ns}
+        done = {p.rank: p for p in processes if _has_succeeded(p) and p.since_ns <= first_ns}
         ranks = self._hang.left_behind(sorted(done), in_collectives=in_collectives)
-        return [done[rank] for rank in ranks] if 2 * len(ranks) < len(self._processes) else []
+        return [done[rank] for rank in ranks] if 2 * len(ranks) < len(processes) else []
 
     def _missed_in_a_barrier(self) -> RootCause | None:
         """Who did not come to a monitored barrier, by the error of the rank that collects them.
@@ -328,13 +337,15 @@ class ExitWatch(Watch):
         )
         return [self._finding]
 
-    def _ended_from_outside(self, left: list[ProcessState], first_ns: int) -> EndedFromOutside | None:
+    def _ended_from_outside(
+        self, processes: Sequence[ProcessState], left: list[ProcessState], first_ns: int
+    ) -> EndedFromOutside | None:
         """Why who was killed is not to blame, where that is so.
 
         Ranks whose host has fallen silent are not asked.
         """
         unheard = self._hang.host_reports.unheard()
-        everybody = [process for process in self._processes.values() if process.rank not in unheard]
+        everybody = [process for process in processes if process.rank not in unheard]
         # The only one that is heard of, besides silent hosts, may be the last one and not the first.
         is_last = len(everybody) == 1 and bool(unheard) and everybody[0].signal == signal.SIGKILL
         if (len(everybody) > 1 or is_last) and all(
@@ -353,7 +364,9 @@ class ExitWatch(Watch):
             return EndedFromOutside(first_rank=first.rank, before_s=before_s, signal=first.signal or 0)
         return None
 
-    def _asked_to_end(self, left: list[ProcessState], first_ns: int) -> list[ProcessState]:
+    def _asked_to_end(
+        self, processes: Sequence[ProcessState], left: list[ProcessState], first_ns: int
+    ) -> list[ProcessState]:
         """Whom somebody asked to end, by a signal, where all who fail have lost a peer: the first of them first.
 
         A launcher asks the others of its host when one has failed: these come after it. Where all of a host was asked
@@ -368,7 +381,7 @@ class ExitWatch(Watch):
         latest_ns = first_ns + TOGETHER_ELSEWHERE_NS
         asked = [
             p
-            for p in self._processes.values()
+            for p in processes
             if p.state == "exited"
             and ((p.signal in _POLITE and not p.detail) or self._hosts[p.rank] in self._interrupted)
             and p.since_ns < min(latest_ns, failed_ns.get(self._hosts[p.rank], latest_ns))

@@ -39,10 +39,11 @@ from streams.job.repeats import Repeats
 from streams.job.shape import ShapeWatch
 from streams.job.thresholds import CLOCK_JUMP_TICKS
 from streams.job.watches import Watches
-from streams.rounds.clocks import HostClocks
+from streams.rounds.clocks import ClockOffsets, HostClocks, clocks_apart
 from streams.rounds.communicator import StageOneEvent
 from streams.rounds.iterations import ends_long_iteration
 from streams.rounds.merge import CLOSED_NS, Merge
+from streams.rounds.rough_clocks import rough_clocks
 from streams.rounds.round_table import RoundTable
 from streams.watching.moment import Moment
 from streams.watching.watch import Heard, Said, Watch
@@ -364,6 +365,7 @@ class JobOperator:
             unseen=partial(self._unseen, silent),
             communicators=self._communicators,
             clocks=self._clocks.offsets(),
+            rough_clocks=self._rough_clocks,
             host_of=self._hosts.host_of,
             ranks_of=self._hosts.ranks_of,
             silent_since_ns=silent,
@@ -371,6 +373,13 @@ class JobOperator:
             last_iterations=self._iterations.last,
         )
 
+    def _rough_clocks(self) -> ClockOffsets:
+        known, last = self._clocks.offsets(), None
+        if not known.are_known and len(self._hosts.ranks_of) > 1:
+            last = self._iterations.last()
+        return known if last is None else rough_clocks(last, self._hosts.host_of)
+
     def _unseen(self, silent: dict[str, int]) -> tuple[str, ...]:
         of_watches = (words for watch in self._watches for words in watch.unseen())
-        return (*self._hosts.unseen(self._communicators, silent), *self._iterations.unseen(), *of_watches)
+        of_clocks = clocks_apart(self._rough_clocks(), self._hosts.host_of)
+        return (*self._hosts.unseen(self._communicators, silent), *self._iterations.unseen(), *of_clocks, *of_watches)

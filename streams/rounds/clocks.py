@@ -11,6 +11,7 @@ and an offset of its own would hide it.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -20,7 +21,7 @@ from pacehound.model.calls import OP_CODE, Sees
 from pacehound.model.events import Topology
 from pacehound.model.rounds import Rounds
 from streams.rounds.round_table import RoundTable
-from streams.rounds.thresholds import CLOCK_ROUNDS, CLOCK_WINDOW_NS, MIN_CLOCK_ROUNDS, SMALL_BYTES
+from streams.rounds.thresholds import CLOCK_ROUNDS, CLOCK_WINDOW_NS, CLOCKS_APART_NS, MIN_CLOCK_ROUNDS, SMALL_BYTES
 from streams.spread import MAD_TO_SIGMA
 
 Int64Array = npt.NDArray[np.int64]
@@ -41,6 +42,11 @@ class ClockOffsets:
     # number of each rank's host, the same shape: ranks of one host have one clock, whatever it shows
     host: Int64Array = field(default_factory=lambda: np.zeros(0, np.int64))
 
+    @property
+    def are_known(self) -> bool:
+        """All hosts can be compared."""
+        return len(self.ranks) > 0 and bool(np.isfinite(self.uncertainty_ns).all())
+
     def of(self, ranks: npt.ArrayLike) -> Int64Array:
         """Offsets of some ranks in nanoseconds, the shape of `ranks`; 0 for those whose host is unknown."""
         wanted = np.asarray(ranks, np.int64)
@@ -60,6 +66,25 @@ class ClockOffsets:
         if self.host[place[0]] == self.host[place[1]]:
             return 0.0
         return float(self.uncertainty_ns[place].sum())
+
+
+def clocks_apart(offsets: ClockOffsets, host_of: Mapping[int, str]) -> tuple[str, ...]:
+    """A sentence where clocks are so far apart that somebody should set them.
+
+    >>> clocks = ClockOffsets(np.array([0, 1]), np.array([-1.5e9, 1.5e9]), np.array([1.0, 1.0]), np.array([0, 1]))
+    >>> clocks_apart(clocks, {0: "h7", 1: "h9"})
+    ('the clocks of hosts h7 and h9 are 3.0 s apart: what happened on several hosts is put in order by calls',)
+
+    """
+    if not len(offsets.ranks):
+        return ()
+    behind, ahead = int(offsets.offset_ns.argmin()), int(offsets.offset_ns.argmax())
+    apart_ns = offsets.offset_ns[ahead] - offsets.offset_ns[behind]
+    if apart_ns < CLOCKS_APART_NS:
+        return ()
+    hosts = " and ".join(host_of.get(int(offsets.ranks[at]), "?") for at in (behind, ahead))
+    how = "what happened on several hosts is put in order by calls"
+    return (f"the clocks of hosts {hosts} are {apart_ns / 1e9:.1f} s apart: {how}",)
 
 
 @dataclass(slots=True)

@@ -71,6 +71,9 @@ CLOCK_ROUNDS = 64
 CLOCK_WINDOW_NS = 60_000_000_000
 """Clocks drift apart by up to 50 us a second: what is older says where they were (derived)."""
 
+CLOCKS_APART_NS = 250_000_000
+"""Clocks so far apart are worth a word (chosen: where somebody sets them they are within some milliseconds)."""
+
 MIN_CLOCK_ROUNDS = 3
 """Fewer have no spread (derived)."""
 

@@ -41,6 +41,10 @@ class Moment:
         Sentences about what could not be seen so far, put together when it is called.
     communicators
         Name and members of each.
+    clocks
+        How far those of the hosts are apart, as exactly as transfers are timed.
+    rough_clocks
+        The same where it is known to tenths of a second at least, put together when it is called.
     host_of, ranks_of
         The host of each rank, the ranks of each host.
     silent_since_ns
@@ -64,6 +68,7 @@ class Moment:
     unseen: Callable[[], tuple[str, ...]] = tuple
     communicators: Mapping[str, tuple[str, tuple[int, ...]]] = field(default_factory=dict)
     clocks: ClockOffsets = field(default_factory=ClockOffsets)
+    rough_clocks: Callable[[], ClockOffsets] = ClockOffsets
     host_of: Mapping[int, str] = field(default_factory=dict)
     ranks_of: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     silent_since_ns: Mapping[str, int] = field(default_factory=dict)
