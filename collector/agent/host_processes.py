@@ -13,7 +13,7 @@ from collector.calls.rings import RingHeader
 from collector.host.processes import PROC, TICK_NS, ProcessWatch, pid_here
 from collector.host.rank_process import RankProcess
 from pacehound.model.codes import JOINING
-from pacehound.model.events import HostSample, ProcessState, RunState
+from pacehound.model.events import SWITCHED_OFF, HostSample, ProcessState, RunState
 from pacehound.model.identity import attempt_mark
 
 MAX_RANK = 1 << 20
@@ -43,6 +43,8 @@ class KnownProcess(msgspec.Struct, kw_only=True):
     """When that was, by the monotonic clock."""
     has_left: bool = False
     """It has destroyed that one by itself."""
+    is_off: bool = False
+    """An error of ours has switched it off: what it calls is not seen any more."""
     has_ring: bool = True
     """False: it was found by its environment, and has written nothing."""
     host_pid: int | None = None
@@ -245,10 +247,17 @@ class HostProcesses:
         """(pid, start ticks) of the processes that have left."""
         return {key for key, process in self._known.items() if process.state == "exited"}
 
+    def are_off(self, keys: set[tuple[int, int]]) -> None:
+        """These processes, by pid and start ticks, tell nothing of their calls any more."""
+        for key in keys & self._known.keys():
+            self._known[key].is_off = True
+
     def gone_ranks(self) -> set[tuple[int, int]]:
-        """(attempt, rank) of which no process is left."""
+        """(attempt, rank) of which no process is left that tells of its calls."""
         return self.local_ranks() - {
-            (process.attempt, process.rank) for process in self._known.values() if process.state != "exited"
+            (process.attempt, process.rank)
+            for process in self._known.values()
+            if process.state != "exited" and not process.is_off
         }
 
     def local_ranks(self) -> set[tuple[int, int]]:
@@ -330,6 +339,6 @@ def _state(process: KnownProcess, unseen: tuple[str, ...]) -> ProcessState:
         exit_code=process.exit_code,
         signal=process.signal,
         detail=process.detail,
-        unseen=unseen,
+        unseen=(SWITCHED_OFF,) if process.is_off else unseen,
         has_left=process.has_left,
     )

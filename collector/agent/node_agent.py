@@ -384,6 +384,7 @@ class Agent:
         self._read_at_ns = now_ns
         has_news = self._read_once() and self._has_exit_news
         self._filled_per_s = self._fullest / since_s
+        self.processes.are_off(self._rings.switched_off())
         self._rings.retire(gone)
         return has_news
 

@@ -96,6 +96,11 @@ class RingSet:
             if len(read.records) or read.lost:
                 yield Found(header=reader.header, read=read)
 
+    def switched_off(self) -> set[tuple[int, int]]:
+        """(pid, start ticks) of processes that have switched themselves off: what they call is not seen since then."""
+        headers = (reader.header for reader in self._readers.values() if reader.is_off)
+        return {(header.pid, header.process_start_ticks) for header in headers}
+
     def measured_ns_per_call(self) -> float:
         """What the NCCL shim takes of a call, over the rings that are open now; 0 where nobody has measured it."""
         measured = [reader.measured() for reader in self._readers.values()]

@@ -38,6 +38,8 @@ MEMBERS_PER_RECORD = 23
 _HEADER = struct.Struct("<QIIIIIIQiiiiQ")
 _CURSOR = struct.Struct("=QI")  # native order reads eight bytes at once
 _CURSOR_OFFSET = 128
+OFF = 2
+"""PH_RING_OFF: an error of ours has switched the writers of its process off."""
 _MEASURED = struct.Struct("=QQ")
 MEASURED_OFFSET = 144
 
@@ -262,7 +264,7 @@ class RingReader(SharedFile):
     def __init__(self, path: Path, position: int = 0) -> None:
         self.path = path
         self.position = position
-        self.is_drained = self.is_finished = False
+        self.is_drained = self.is_finished = self.is_off = False
         self._stalled = False
         super().__init__(path)
 
@@ -279,7 +281,8 @@ class RingReader(SharedFile):
 
         """
         capacity = self.header.capacity
-        written, is_closed = self._cursor()
+        written, closed = self._cursor()
+        self.is_off = closed == OFF
         self.is_drained = False
         if not self.position - 1 <= written <= MAX_WRITTEN:
             # One torn read of the counter may say so; a counter that stays there went backwards, or was never one.
@@ -311,7 +314,7 @@ class RingReader(SharedFile):
             self._stalled = False
         taken = raw[:end][whole[:end]]
         self.is_drained = first + end >= written
-        self.is_finished = is_closed and self.is_drained
+        self.is_finished = closed != 0 and not self.is_off and self.is_drained
         if end == 0:
             return RingRead(records=NO_RECORDS)
         lost = first - self.position + end - len(taken)
@@ -335,13 +338,13 @@ class RingReader(SharedFile):
         self._stalled = first_time
         return first_time
 
-    def _cursor(self) -> tuple[int, bool]:
-        """How many records are written, and whether the thread has left in good order."""
+    def _cursor(self) -> tuple[int, int]:
+        """How many records are written, and whether the thread has left in good order, or is switched `OFF`."""
         cursor = os.pread(self._fd, _CURSOR.size, _CURSOR_OFFSET)
         if len(cursor) < _CURSOR.size:
             raise UnreadableRing("it was cut short inside its header")
         written, closed = _CURSOR.unpack(cursor)
-        return int(written), closed != 0
+        return int(written), int(closed)
 
     def _copy(self, first: int, count: int) -> Records:
         """`count` slots from record `first` on, whatever they hold; two reads where they wrap around."""

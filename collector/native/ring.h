@@ -51,12 +51,15 @@ struct ph_ring_header {
     uint8_t reserved[64]; /* zero */
     /* offset 128: a cache line that only the writer changes */
     volatile uint64_t written; /* records completed so far */
-    volatile uint32_t closed;  /* 1: nobody writes it any more */
+    volatile uint32_t closed;  /* PH_RING_CLOSED: nobody writes it any more; PH_RING_OFF: an error of ours has switched
+                                  the writers of this process off, so that its calls go unseen from here on */
     uint32_t reserved2;
     volatile uint64_t measured_calls; /* of the NCCL shim: calls whose own time was measured (0 in other writers' rings), */
     volatile uint64_t measured_ns;    /* and what we took of the calling thread in them */
     uint8_t padding[PH_RING_HEADER_BYTES - 160];
 };
+
+enum ph_ring_closed { PH_RING_CLOSED = 1, PH_RING_OFF = 2 };
 
 enum ph_record_kind {
     PH_GROUP = 1,    /* a communicator this process joined; its members follow in PH_MEMBERS records */

@@ -118,6 +118,9 @@ void ph_ring_commit(struct ph_thread *self, struct ph_record *record);
 void ph_ring_measured(struct ph_thread *self, uint64_t took_ns);
 /* A copy of `record`; can't fail, but switches the shim off where there is no ring. */
 void ph_ring_write(struct ph_thread *self, const struct ph_record *record);
+/* Says in all rings that nothing of this process is seen from here on. */
+void ph_rings_switch_off(void);
+
 /* In a forked child: the parent's rings are not its own. */
 void ph_ring_forget(void);
 

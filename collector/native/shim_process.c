@@ -99,6 +99,7 @@ void ph_process_fail(const char *what, int error) {
 #ifdef PH_PROFILER
     ph_frames_stop();
 #endif
+    ph_rings_switch_off();
     if (!ph_process.is_broken) {
         char text[280];
         ph_process.is_broken = true;

@@ -34,6 +34,10 @@ struct idle_ring {
 };
 static struct idle_ring idle[MAX_RINGS];
 static uint32_t n_idle;
+
+/* All that this process has made. */
+static struct ph_ring_header *made[MAX_RINGS];
+static _Atomic uint32_t n_made;
 static pthread_mutex_t idle_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static size_t ring_bytes(uint32_t capacity) { return PH_RING_HEADER_BYTES + (size_t)capacity * PH_RECORD_BYTES; }
@@ -69,9 +73,15 @@ struct ph_thread *ph_thread(void) {
 void ph_ring_forget(void) {
     atomic_fetch_add(&fork_generation, 1);
     atomic_store(&n_rings, 0);
+    atomic_store(&n_made, 0);
     n_idle = 0;
     idle_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER; /* whoever held it in the parent is not here */
     own = NULL; /* the parent's memory is ours too now; it is left alone */
+}
+
+void ph_rings_switch_off(void) {
+    for (uint32_t i = 0; i < atomic_load(&n_made) && i < MAX_RINGS; i++)
+        if (made[i]) made[i]->closed = PH_RING_OFF;
 }
 
 static void use_ring(struct ph_thread *self, struct ph_ring_header *header, uint32_t capacity) {
@@ -105,6 +115,7 @@ static int map_ring(struct ph_thread *self, const char *scratch, const char *pat
         header->attempt = ph_process.attempt;
         header->created_ns = ph_now_ns();
         if (rename(scratch, path) == 0) {
+            made[atomic_fetch_add(&n_made, 1) % MAX_RINGS] = header;
             use_ring(self, header, self->capacity);
             return 0;
         }

@@ -106,6 +106,9 @@ class Recorder:
         self.is_on = False
         if self.native is not None:
             self.native.stop()
+            self.native.switch_off()
+        for ring in list(self._rings.values()):
+            ring.switch_off()
         if not self.is_broken:
             self.is_broken = True
             self.note(f"instrument switched off in {where}: {type(error).__name__}: {error}")

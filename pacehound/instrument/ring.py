@@ -108,7 +108,12 @@ class Ring:
 
     def close(self) -> None:
         """Say that nothing more will be written; the file stays for the agent to read."""
-        struct.pack_into("<I", self._map, layout.CLOSED_OFFSET, 1)
+        if struct.unpack_from("<I", self._map, layout.CLOSED_OFFSET) == (0,):
+            struct.pack_into("<I", self._map, layout.CLOSED_OFFSET, layout.CLOSED)
+
+    def switch_off(self) -> None:
+        """Say that nothing of this process is seen from here on, for an error of ours."""
+        struct.pack_into("<I", self._map, layout.CLOSED_OFFSET, layout.OFF)
 
     def _order(self) -> None:
         assert self._fence is not None

@@ -363,7 +363,7 @@ class HangWatch(Watch):
         return known.found if have_given_up else None
 
     def _graph(self, open_for_ns: int = 0) -> WaitGraph:
-        return wait_graph(self._table, open_for_ns, unheard=self.host_reports.unheard())
+        return wait_graph(self._table, open_for_ns, unheard=self.host_reports.unfollowed())
 
     def _look_again(self, now_ns: int, unseen: tuple[str, ...], iterations: _AskIterations) -> list[Finding]:
         hang = self._hang

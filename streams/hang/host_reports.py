@@ -126,13 +126,22 @@ class HostReports:
             return frozenset()
         return frozenset(rank for rank, host in self.host_of.items() if host in self.silent)
 
+    def unfollowed(self) -> frozenset[int]:
+        """Ranks of which nobody tells where they are: of silent hosts, and those whose calls are not seen."""
+        return self.unheard() | {rank for rank, process in self.processes.items() if process.unseen}
+
+    def is_unseen(self, rank: int) -> bool:
+        """Its calls are not seen, or no longer."""
+        process = self.processes.get(rank)
+        return process is not None and bool(process.unseen)
+
     def is_silent(self, rank: int) -> bool:
         """Its host has not been heard of."""
         return self.host_of.get(rank, "") in self.silent
 
     def has_lost_calls(self, rank: int) -> bool:
-        """Calls of its host were lost: what it seems not to have done it may have."""
-        return self.dropped.get(self.host_of.get(rank, ""), 0) > 0
+        """Calls of its host were lost, or its own are not seen: what it seems not to have done it may have."""
+        return self.dropped.get(self.host_of.get(rank, ""), 0) > 0 or self.is_unseen(rank)
 
     def process(self, rank: int) -> Process:
         """How the process of a rank is, whose host has said it."""

@@ -127,7 +127,7 @@ def _absent(observed: HangObservations) -> RootCause | None:
         others = tuple(rank for rank in absent if rank not in outside)
         evidence = (NotEntered(ranks=tuple(outside)), *outside.values())
         return RootCause(verdict="culprit", cause="H1", culprits=tuple(outside), candidates=others, evidence=evidence)
-    hidden = tuple(rank for rank in absent if host_reports.is_in_unseen_call(rank) or _may_replay(observed, rank))
+    hidden = tuple(rank for rank in absent if _may_call_unseen(observed, rank))
     named = tuple(rank for rank in absent if rank not in hidden)
     if hidden:
         return _hidden(observed, absent, hidden)
@@ -219,7 +219,7 @@ def _without_sends(observed: HangObservations) -> RootCause | None:
     A pipeline posts its sends and goes on. A rank that has stopped behind such a send seems to wait for the receiver,
     which waits for that rank elsewhere. Where somebody is missing once sends hold nobody, that one is suspected.
     """
-    graph = wait_graph(observed.table, 0, unheard=observed.host_reports.unheard(), skipping=frozenset({"send"}))
+    graph = wait_graph(observed.table, 0, unheard=observed.host_reports.unfollowed(), skipping=frozenset({"send"}))
     if graph.cycle or not graph:
         return None
     released = replace(observed, graph=graph)
@@ -372,7 +372,7 @@ def _launched_less(observed: HangObservations) -> RootCause | None:
             evidence=tuple(evidence),
         )
     unseen = ("when calls end: only their launches are seen", f"what it does: {_missing_stack(observed, named)}")
-    if any(host_reports.is_in_unseen_call(rank) or _may_replay(observed, rank) for rank in named):
+    if any(_may_call_unseen(observed, rank) for rank in named):
         return RootCause(verdict="unknown", cause=None, candidates=named, evidence=tuple(evidence), unseen=unseen)
     return RootCause(
         verdict="suspected", cause="H1", culprits=named, candidates=others, evidence=tuple(evidence), unseen=unseen
@@ -384,7 +384,7 @@ def _stall(observed: HangObservations) -> RootCause:
     host_reports, table = observed.host_reports, observed.table
     outside = "what the ranks do outside of calls (data loading, storage, a lock)"
     behind = table.behind()
-    if len(behind) == 1:
+    if len(behind) == 1 and not host_reports.is_unseen(behind[0]):
         return RootCause(
             verdict="suspected",
             cause="H1",
@@ -420,6 +420,12 @@ def _outside_of_unseen_calls(observed: HangObservations) -> RootCause | None:
         evidence=(Apart(ranks=apart, by="stacks"), *outside[:SHOWN]),
         unseen=() if is_sure else (f"what these ranks do instead: {_missing_stack(observed, apart)}",),
     )
+
+
+def _may_call_unseen(observed: HangObservations, rank: int) -> bool:
+    """It may stand in a call of which nothing is known."""
+    reports = observed.host_reports
+    return reports.is_in_unseen_call(rank) or reports.is_unseen(rank) or _may_replay(observed, rank)
 
 
 def _may_replay(observed: HangObservations, rank: int) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pacehound.model.events import Finding, HostSample, Instant
+from pacehound.model.events import SWITCHED_OFF, Finding, HostSample, Instant
 from pacehound.model.evidence.life import Over
 from pacehound.model.evidence.machines import UnseenLibrary
 from pacehound.model.identity import event_id
@@ -34,7 +34,7 @@ class UnseenCalls(Watch):
             time_ns, unseen = self._latest[host]
             known, ranks = self._findings.get(host), tuple(sorted(unseen))
             if known is None and ranks:
-                names = sorted({name for some in unseen.values() for name in some})
+                names = sorted({name for some in unseen.values() for name in some} - {SWITCHED_OFF})
                 finding = self._finding(host, ranks, names, Instant(step=moment.step, time_ns=time_ns), moment.now_ns)
             elif known is not None and not ranks:
                 del self._findings[host]
@@ -50,6 +50,8 @@ class UnseenCalls(Watch):
 
     def _finding(self, host: str, ranks: tuple[int, ...], names: list[str], onset: Instant, now_ns: int) -> Finding:
         libraries = ", ".join(names)
+        why = "linked statically, called past the hooks, or not torch's own" if names else "the end of its run says why"
+        what = f"calls of {libraries} on {host}" if names else f"calls of ranks whose hooks are off on {host}"
         return Finding(
             id=event_id("blind", self._job, self._attempt, host, "calls", onset.time_ns),
             job=self._job,
@@ -60,6 +62,6 @@ class UnseenCalls(Watch):
             candidates=ranks,
             onset=onset,
             detected=Instant(step=onset.step, time_ns=now_ns),
-            evidence=(UnseenLibrary(host=host, libraries=tuple(names)),),
-            unseen=(f"calls of {libraries} on {host}: linked statically, called past the hooks, or not torch's own",),
+            evidence=(UnseenLibrary(host=host, libraries=tuple(names), is_off=not names),),
+            unseen=(f"{what}: {why}",),
         )

@@ -232,8 +232,8 @@ def wait_graph(
     """Build the graph from how far everybody is.
 
     A rank counts as standing in a call once its host has reported it open for `open_for_ns`. Ranks that are `unheard`,
-    of silent hosts, are left out: where they stood then says nothing of where they are. Operations in `skipping` hold
-    nobody: `send`, where ranks do not wait for what they have sent.
+    of silent hosts or without calls that are seen, are left out: where they stood then says nothing of where they are.
+    Operations in `skipping` hold nobody: `send`, where ranks do not wait for what they have sent.
     """
     rank, sequence = table.column("rank"), table.column("sequence")
     open_seq, open_ns = _not_arrived(table)

@@ -71,6 +71,9 @@ class RingFile:
     def leave(self) -> None:
         os.pwrite(self._fd, struct.pack("<I", 1), 136)
 
+    def switch_off(self) -> None:
+        os.pwrite(self._fd, struct.pack("<I", rings.OFF), 136)
+
     def group(
         self,
         members: list[int],

@@ -104,6 +104,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
         });
     });
     module.def("stop", [] { is_on.store(false); });
+    module.def("switch_off", &switch_rings_off);
     module.def("close", [] {
         std::lock_guard<std::mutex> guard(rings_lock());
         for (Ring* ring : rings()) ring->close();

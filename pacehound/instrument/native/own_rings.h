@@ -46,8 +46,11 @@ std::string& error_text() {
     return *the;
 }
 
+void switch_rings_off();
+
 void fail(const std::string& why) {
     is_on.store(false);
+    switch_rings_off();
     std::lock_guard<std::mutex> guard(error_lock());
     if (error_text().empty()) error_text() = why;
 }
@@ -132,7 +135,10 @@ class Ring {
         __atomic_store_n(&header_->written, next_, __ATOMIC_RELEASE);
     }
     void close() {
-        if (is_ours()) header_->closed = 1;
+        if (is_ours() && !header_->closed) header_->closed = PH_RING_CLOSED;
+    }
+    void switch_off() {
+        if (is_ours()) header_->closed = PH_RING_OFF;
     }
 
   private:
@@ -142,6 +148,12 @@ class Ring {
     ph_record* records_;
     uint64_t next_ = 0;
 };
+
+/* Whoever reads them must not take calls that are open now for calls that do not end. */
+void switch_rings_off() {
+    std::lock_guard<std::mutex> guard(rings_lock());
+    for (Ring* ring : rings()) ring->switch_off();
+}
 
 /* Rings whose threads have ended, under rings_lock(). */
 std::vector<Ring*>& idle() {

@@ -40,6 +40,7 @@ from pacehound.model.events.control import (
     TrainerState,
 )
 from pacehound.model.events.hosts import (
+    SWITCHED_OFF,
     AgentCost,
     GpuReading,
     HostEvidence,
@@ -79,7 +80,8 @@ from pacehound.model.events.store import EarlierRun, JobHistory, LevelChange, Us
 __all__ = [
     "CHECKPOINT_BEGIN", "CHECKPOINT_END", "EVALUATION_BEGIN", "EVALUATION_END", "HALTS", "HOLD_BEGIN",
     "HOLD_END", "MARKER_NAMES", "MAX_WORLD_RANKS",
-    "NEVER", "OPTIMIZER_STEP", "SURENESS", "UNKNOWN_MEMBER", "UNTOLD", "AgentCost", "Asked", "CallSignature", "Cause",
+    "NEVER", "OPTIMIZER_STEP", "SURENESS", "SWITCHED_OFF", "UNKNOWN_MEMBER", "UNTOLD",
+    "AgentCost", "Asked", "CallSignature", "Cause",
     "Changepoint", "ChannelTransfers", "Command", "CommandResult", "Cost", "DeadLetter", "Decision", "EarlierRun",
     "Finding", "FindingKind", "FixKind", "FixPrice", "GpuReading", "GroupOutlier", "HostEvidence", "HostProcessors",
     "HostSample", "HostVitals", "Incident", "IncidentState", "Instant", "IterationSample", "JobHistory", "JudgedRanks",

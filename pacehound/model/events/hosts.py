@@ -13,6 +13,9 @@ from pacehound.model.int64 import Int64
 MAX_QUIET_NS = 600_000_000_000
 """Ten minutes: beyond that a host is silent, whatever it has said."""
 
+SWITCHED_OFF = "switched off"
+"""In place of a library in `ProcessState.unseen`: an error of ours has ended what sees the calls of this process."""
+
 RunState = Literal["running", "stopped", "exited", "unknown"]
 StackState = Literal["in_call", "storage", "data_loading", "lock", "computing", "stopped", "unknown"]
 
@@ -32,7 +35,8 @@ class ProcessState:
     detail
         The exception that ended it, as far as the process itself could say.
     unseen
-        Communication libraries that are at work in it and none of whose calls has been seen for a while.
+        Communication libraries that are at work in it and none of whose calls has been seen for a while; or
+        `SWITCHED_OFF`, alone.
     has_left
         It has destroyed the communicator of all ranks by itself: what it does then is none of the job's.
 

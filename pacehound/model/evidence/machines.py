@@ -280,14 +280,17 @@ class HostSilent(Piece, frozen=True, kw_only=True, tag="host_silent"):
 
 
 class UnseenLibrary(Piece, frozen=True, kw_only=True, tag="unseen_library"):
-    """Libraries that communicate on a host without their calls being seen."""
+    """Libraries that communicate on a host without their calls being seen, or processes that are switched off."""
 
     host: str
     libraries: tuple[str, ...]
+    is_off: bool = False
 
     ABOUT: ClassVar = ("host",)
 
     def _sentence(self) -> str:
+        if self.is_off:
+            return f"Pacehound has switched itself off in processes of {self.host}: their calls are not seen any more"
         libraries = ", ".join(self.libraries)
         return f"{libraries} is at work in processes of {self.host}, and none of its calls has been seen"
 

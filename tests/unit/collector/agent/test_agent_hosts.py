@@ -16,7 +16,7 @@ from collector.calls import rings
 from collector.host.processes import PROC, read_stat
 from pacehound.model import codec
 from pacehound.model.codes import JOINING
-from pacehound.model.events import HostSample, ProcessState, Progress
+from pacehound.model.events import SWITCHED_OFF, HostSample, ProcessState, Progress
 from pacehound.model.flushes import Flush
 from tests.fakes.agent_run import MS, UNIX_NS, AgentRun
 from tests.fakes.ring_file import HANDLE, RingFile
@@ -350,6 +350,20 @@ def test_a_status_that_was_seen_beats_its_own_word(run: AgentRun) -> None:
     run.proc.put(100, state="Z", wait_status=11)
     run.step(250)
     assert (last(run).exit_code, last(run).signal) == (None, 11)
+
+
+def test_of_a_process_that_has_switched_itself_off_no_call_is_open_and_it_says_so(run: AgentRun) -> None:
+    """And so does an agent that begins later: the ring stays where it is."""
+    ring = run.joined(0)
+    ring.done(0, 100 * MS, 110 * MS)
+    ring.launch(1, 120 * MS)
+    run.step(1_100)
+    assert [[call.seq for call in rank.open] for rank in run.receiver.of(Progress)[-1].ranks] == [[1]]
+    ring.switch_off()
+    run.step(5_000)
+    assert (last(run).state, last(run).unseen) == ("running", (SWITCHED_OFF,))
+    assert not any(rank.open for rank in run.receiver.of(Progress)[-1].ranks)
+    assert ring.path.exists()
 
 
 def test_a_process_that_cannot_be_looked_at_is_unknown_not_gone(run: AgentRun) -> None:

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 import pacehound.instrument
+from collector.calls.rings import RingReader
 from pacehound.instrument import layout
 from pacehound.instrument.recorder import Recorder
 from pacehound.instrument.ring import Ring, process_start_ticks
@@ -81,6 +82,19 @@ def test_after_an_error_of_ours_it_stays_off_and_the_note_says_why(tmp_path: Pat
     assert not recorder.is_on
     (note,) = (tmp_path / "notes").iterdir()
     assert "instrument switched off in a test: ValueError: bad" in note.read_text()
+
+
+def test_after_an_error_of_ours_its_rings_say_that_nothing_more_is_seen(tmp_path: Path) -> None:
+    recorder = Recorder(str(tmp_path), {})
+    recorder.start()
+    recorder.write(layout.MARKER_RECORD, layout.MARKER, bytes(16), 1, 1, 0, 0)
+    (path,) = (tmp_path / "rings").iterdir()
+    reader = RingReader(path)
+    assert (len(reader.read().records), reader.is_off, reader.is_finished) == (1, False, False)
+    recorder.fail("a test", ValueError("bad"))
+    recorder.close()
+    reader.read()
+    assert (reader.is_off, reader.is_finished) == (True, False)
 
 
 def test_a_run_folder_that_is_not_there_is_not_made_by_a_note(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from pacehound.model.codes import JOINING
 from pacehound.model.events import (
+    SWITCHED_OFF,
     CallSignature,
     ChannelTransfers,
     GpuReading,
@@ -72,7 +73,7 @@ class Stage:
         )
 
     def cause(self) -> RootCause:
-        graph = wait_graph(self.table, 0, unheard=self.host_reports.unheard())
+        graph = wait_graph(self.table, 0, unheard=self.host_reports.unfollowed())
         return root_cause(
             HangObservations(
                 graph=graph,
@@ -188,6 +189,23 @@ def test_a_rank_in_a_call_that_nobody_sees_is_not_named():
     found = stage.cause()
     assert (found.verdict, found.culprits, found.candidates) == ("unknown", (), (2,))
     assert any("libnvshmem" in words for words in found.unseen)
+
+
+def test_a_rank_whose_hooks_are_off_is_not_named_for_what_it_seems_not_to_do():
+    stage = Stage()
+    all_but_one_in(stage, 2)
+    process(stage, 2, "running", unseen=(SWITCHED_OFF,))
+    found = stage.cause()
+    assert (found.verdict, found.culprits, found.candidates) == ("unknown", (), (2,))
+
+
+def test_a_call_that_was_open_when_hooks_were_switched_off_holds_nobody():
+    """Its peers have gone on, as far as anybody knows."""
+    stage = Stage()
+    stage.at("left", 0, call(10), call(11), completed=9)
+    stage.at("left", 1, completed=12)
+    process(stage, 0, "running", unseen=(SWITCHED_OFF,))
+    assert stage.cause().culprits == ()
 
 
 def test_where_most_stand_in_a_call_that_is_not_seen_who_waits_for_them_may_be_missing_there():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pacehound.model.events import Finding, HostSample, Incident, Instant, ProcessState, Watermark
+from pacehound.model.events import SWITCHED_OFF, Finding, HostSample, Incident, Instant, ProcessState, Watermark
 from pacehound.settings import Settings
 from streams.hang.unseen_libraries import UnseenCalls
 from streams.job.operator import JobOperator
@@ -49,6 +49,17 @@ def test_a_blind_finding_from_its_onset_to_its_relief() -> None:
     assert (over.id, over.version) == (found.id, found.version + 2)
     assert over.relief == Instant(step=5, time_ns=180)
     assert watch.on_tick(Moment(now_ns=190, step=5)) == []
+
+
+def test_ranks_that_have_switched_themselves_off_are_told_of() -> None:
+    watch = UnseenCalls("j", 0)
+    watch.hear(sample(100, r0=(SWITCHED_OFF,), r1=()), None)
+    (found,) = watch.on_tick(Moment(now_ns=120, step=4))
+    assert (found.kind, found.verdict, found.candidates) == ("blind", "unknown", (0,))
+    assert words_of(found)[0] == (
+        "Pacehound has switched itself off in processes of node-1: their calls are not seen any more"
+    )
+    assert found.unseen == ("calls of ranks whose hooks are off on node-1: the end of its run says why",)
 
 
 def test_the_job_says_what_its_hosts_agents_say() -> None:
