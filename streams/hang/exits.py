@@ -28,6 +28,7 @@ from pacehound.model.evidence.waiting import LaunchedFewer
 from pacehound.model.identity import event_id
 from pacehound.model.job_end import JOB_FAILED, JOB_INTERRUPTED
 from streams.hang.hang_watch import HangWatch
+from streams.hang.last_words import CRASHES, OWN_FAULT, has_lost_a_peer, says_a_peer_is_gone
 from streams.hang.observations import RootCause
 from streams.hang.one_clock import on_one_clock
 from streams.hang.thresholds import MOST_TOLD, REPORT_AFTER_NS, SETTLE_NS, TOGETHER_ELSEWHERE_NS, TOGETHER_NS
@@ -43,21 +44,6 @@ _DID_NOT_COME = re.compile(r"\bRanks? (\d+(?:, \d+)*) failed to pass monitoredBa
 
 _HAS_PARAMETERS = re.compile(r"expects same model across all ranks, but Rank \d+ has (\d+) params\b")
 """The words of torch's DistributedDataParallel (reducer.cpp) in the error of each rank, of that rank."""
-
-_LOST_A_PEER = re.compile(
-    r"Connection closed by peer \[|(?:Read|Write) error \[[^\]]*\]:\d|failed on SocketImpl|Connection was likely closed"
-    r"|remote process exit|successfully reached monitoredBarrier, but"
-)
-"""What gloo, torch's store and NCCL (ncclRemoteError) say where the process at the other end has gone.
-
-Not what any connection says: a rank whose data set or storage has closed one fails by itself.
-"""
-
-_CRASHES = frozenset({signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE})
-
-_OWN_FAULT = frozenset({signal.SIGKILL, *_CRASHES})
-"""Signals that only strike the process that they are meant for. An abort may be a watchdog's, for a peer's fault."""
-
 
 _WHO_SENT_IT = "who sent the signal, and why: the launcher, a scheduler, or the kernel for want of memory"
 _MEANT = "whether what its peers last sent to it or awaited from it was meant to come"
@@ -135,7 +121,7 @@ class ExitWatch(Watch):
             # Nobody can tell how these ended: long before in good order, just before it may be what others fail for.
             left += [p for p in uninterrupted if _is_wordless(p) and p.since_ns >= first_ns - SETTLE_NS]
         # Connections are closed before their process is gone: who has lost a peer may leave before that peer does.
-        left = [process for process in left if not _has_lost_a_peer(process)] or left
+        left = [process for process in left if not has_lost_a_peer(process)] or left
         first_ns = min(process.since_ns for process in left)
         self._is_decided = True
         if self._hang.is_hung:
@@ -164,7 +150,7 @@ class ExitWatch(Watch):
         alike = self._alike(first)
         is_same = len(set(map(_own_error, alike))) == 1
         ranks = tuple(process.rank for process in alike or first)
-        own_fault = tuple(process.rank for process in first if process.signal in _OWN_FAULT)
+        own_fault = tuple(process.rank for process in first if process.signal in OWN_FAULT)
         verdict: VerdictWord = "unknown"
         culprits: tuple[int, ...] = ()
         if own_fault:
@@ -172,7 +158,7 @@ class ExitWatch(Watch):
         elif alike:
             if self._are_all_who_have_it(alike):
                 verdict, culprits = "suspected", ranks
-        elif len(first) == 1 and not _has_lost_a_peer(first[0]):
+        elif len(first) == 1 and not has_lost_a_peer(first[0]):
             verdict, culprits = "suspected", ranks
         finding = Finding(
             id=event_id("exit", self._job, self._attempt, ranks),
@@ -200,7 +186,7 @@ class ExitWatch(Watch):
             finding = _explained(finding, _stood_before(held_up))
         elif deserters := self._deserters(processes, first_ns):
             return [_deserted(finding, deserters, first)]
-        elif all(map(_has_lost_a_peer, left)) and (
+        elif all(map(has_lost_a_peer, left)) and (
             deserters := self._deserters(processes, first_ns, in_collectives=False)
         ):
             return [_deserted(finding, deserters, first, verdict="suspected", unseen=(_MEANT,))]
@@ -349,9 +335,9 @@ class ExitWatch(Watch):
         # The only one that is heard of, besides silent hosts, may be the last one and not the first.
         is_last = len(everybody) == 1 and bool(unheard) and everybody[0].signal == signal.SIGKILL
         if (len(everybody) > 1 or is_last) and all(
-            p.state == "exited" and p.signal in _OWN_FAULT and p.since_ns - first_ns <= SETTLE_NS for p in everybody
+            p.state == "exited" and p.signal in OWN_FAULT and p.since_ns - first_ns <= SETTLE_NS for p in everybody
         ):
-            crash = everybody[0].signal if all(p.signal in _CRASHES for p in everybody) else None
+            crash = everybody[0].signal if all(p.signal in CRASHES for p in everybody) else None
             return EndedFromOutside(n_ranks=len(everybody), within_s=SETTLE_NS / 1e9, signal=crash or 0)
         asked = [
             p
@@ -372,7 +358,7 @@ class ExitWatch(Watch):
         A launcher asks the others of its host when one has failed: these come after it. Where all of a host was asked
         to end it does not matter how its ranks took it.
         """
-        if not all(map(_has_lost_a_peer, left)):
+        if not all(map(has_lost_a_peer, left)):
             return []
         failed_ns: dict[str, int] = {}
         for process in left:
@@ -408,7 +394,7 @@ class ExitWatch(Watch):
             lasting=True,
             pages=True,
             evidence=(why, *shown),
-            unseen=(_WHERE_IT_CRASHED if why.signal in _CRASHES else _WHO_SENT_IT,),
+            unseen=(_WHERE_IT_CRASHED if why.signal in CRASHES else _WHO_SENT_IT,),
         )
         held_up = self._hang.standstill()
         return finding if held_up is None else _explained(finding, _stood_before(held_up), have_failed=False)
@@ -464,19 +450,14 @@ def _deserted(
     )
 
 
-def _has_lost_a_peer(process: ProcessState) -> bool:
-    """By its own last words it fails because somebody else has gone."""
-    return process.signal not in _OWN_FAULT and _LOST_A_PEER.search(process.detail) is not None
-
-
 def _own_error(process: ProcessState) -> str:
     """What it says of why it fails, numbers left out; nothing where that is a peer."""
-    return "" if _LOST_A_PEER.search(process.detail) else re.sub(r"\d+", "#", process.detail)
+    return "" if says_a_peer_is_gone(process) else re.sub(r"\d+", "#", process.detail)
 
 
 def _may_have_lost_a_peer(process: ProcessState) -> bool:
     """It says so, or says nothing of why it fails."""
-    return _has_lost_a_peer(process) or not (process.detail or process.signal in _OWN_FAULT)
+    return has_lost_a_peer(process) or not (process.detail or process.signal in OWN_FAULT)
 
 
 def _has_succeeded(process: ProcessState) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pacehound.model.events import GpuReading, HostEvidence, HostSample, HostVitals, ProcessState, RankStack
 from pacehound.model.evidence.leaving import Process
 from pacehound.model.evidence.machines import OUTSIDE, Gpu, ShownAs, Stack
+from streams.hang.last_words import has_left_for_others
 
 _FATAL_XIDS = frozenset({31, 43, 46, 48, 61, 62, 63, 64, 69, 74, 79, 92, 94, 95, 109, 119, 120, 136, 140, 143})
 """XIDs after which the application has lost its GPU or channel (NVIDIA's XID catalogue).
@@ -82,6 +83,11 @@ class HostReports:
         """Its process has left with exit code 0."""
         process = self.processes.get(rank)
         return process is not None and process.state == "exited" and process.exit_code == 0
+
+    def have_left_for_others(self) -> frozenset[int]:
+        """Ranks that were waiting when they left, by their last words."""
+        exited = (rank for rank, halted in self._halted.items() if halted == "exited")
+        return frozenset(rank for rank in exited if has_left_for_others(self.processes[rank]))
 
     def _halted_before(self, state: str, frozen_ns: int | None) -> frozenset[int]:
         return frozenset(

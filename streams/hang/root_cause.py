@@ -57,7 +57,7 @@ def _halted(observed: HangObservations) -> RootCause | None:
     host_reports, graph = observed.host_reports, observed.graph
     # Whoever has left and is waited for by nobody may have ended; whoever is stopped, or has lost its GPU, has not.
     idle = _idle(observed)
-    left = host_reports.exited(observed.frozen_ns) & {*graph.absent, *idle, *graph.standing}
+    left = host_reports.exited(observed.frozen_ns) & {*graph.absent, *idle, *graph.standing} - _gave_up(observed)
     halted = host_reports.stopped(observed.frozen_ns) | left
     failed = host_reports.failed_hardware()
     culprits = tuple(sorted({*halted, *failed}))
@@ -73,6 +73,13 @@ def _halted(observed: HangObservations) -> RootCause | None:
 def _idle(observed: HangObservations) -> tuple[int, ...]:
     """Ranks that stand nowhere, without those that are done: who has left in good order, and whom nobody waits for."""
     return tuple(rank for rank in observed.graph.idle if not observed.host_reports.is_done(rank))
+
+
+def _gave_up(observed: HangObservations) -> frozenset[int]:
+    """Ranks that have left because those whom they waited for did not come, where somebody else is missing, too."""
+    missing = {*observed.graph.absent, *_idle(observed)}
+    gave_up = observed.host_reports.have_left_for_others()
+    return gave_up if missing - gave_up else frozenset()
 
 
 def _behind(observed: HangObservations) -> RootCause | None:
@@ -121,7 +128,7 @@ def _absent(observed: HangObservations) -> RootCause | None:
     host_reports = observed.host_reports
     if not observed.graph.absent:
         return None
-    absent = tuple(sorted((*observed.graph.absent, *_idle(observed))))
+    absent = tuple(sorted({*observed.graph.absent, *_idle(observed)} - _gave_up(observed)))
     outside = {rank: stack for rank in absent if (stack := host_reports.outside_of_calls(rank)) is not None}
     if outside and 2 * len(outside) <= len(absent) + len(observed.graph.waiting):
         others = tuple(rank for rank in absent if rank not in outside)

@@ -191,6 +191,30 @@ def test_a_rank_in_a_call_that_nobody_sees_is_not_named():
     assert any("libnvshmem" in words for words in found.unseen)
 
 
+GAVE_UP = "RuntimeError: [unbound_buffer.cc:78] Timed out waiting 40000ms for recv operation to complete"
+
+
+def test_who_gave_up_waiting_and_left_is_not_guilty_where_somebody_else_is_missing():
+    """Its host is heard of sooner than that of a peer, which waits yet by all that is known."""
+    stage = Stage()
+    stage.at("world", 0, call(7), completed=6)
+    for rank in (1, 2, 3):
+        stage.at("world", rank, launched=6, completed=6)
+    for rank in (2, 3):
+        process(stage, rank, "exited", exit_code=1, detail=GAVE_UP)
+    found = stage.cause()
+    assert (found.verdict, found.cause, found.culprits) == ("suspected", "H1", (1,))
+    process(stage, 3, "exited", exit_code=1, detail="ValueError: of its own")
+    assert (stage.cause().verdict, stage.cause().culprits) == ("culprit", (3,))
+
+
+def test_who_gave_up_waiting_is_asked_where_nobody_else_is_missing():
+    stage = Stage()
+    all_but_one_in(stage, 2)
+    process(stage, 2, "exited", exit_code=1, detail=GAVE_UP)
+    assert (stage.cause().verdict, stage.cause().culprits) == ("culprit", (2,))
+
+
 def test_a_rank_whose_hooks_are_off_is_not_named_for_what_it_seems_not_to_do():
     stage = Stage()
     all_but_one_in(stage, 2)
