@@ -313,7 +313,8 @@ class HangWatch(Watch):
 
         Whoever is waited for by somebody that goes on may be late, but does not hang. Nor does who has ended an
         iteration since its host last spoke of its calls: hosts speak each few seconds, and many iterations fit in. Or
-        it does not speak of them at all, as long as iterations end.
+        it does not speak of them at all, as long as iterations end. Nor does who is in a call that a peer has ended,
+        where that peer goes on: when a pause is over some end it before others.
         """
         if not open_for(self._table, open_for_ns).any():
             return ()  # as nearly always
@@ -321,12 +322,15 @@ class HangWatch(Watch):
         if not graph:
             return ()
         standing = np.array(graph.standing)
-        self._moves.reserve(int(standing.max()))
-        reported_ns = np.zeros(len(self._moves.counters), np.int64)
         ranks = self._table.column("rank")
-        is_known = ranks < len(reported_ns)
-        np.maximum.at(reported_ns, ranks[is_known], self._table.column("reported_ns")[is_known])
-        goes_on = graph.leads_to(self._moves.advanced_ns > before_ns)[standing]
+        self._moves.reserve(int(ranks.max()))
+        reported_ns = np.zeros(len(self._moves.counters), np.int64)
+        np.maximum.at(reported_ns, ranks, self._table.column("reported_ns"))
+        has_moved = self._moves.advanced_ns > before_ns
+        goes_on = has_moved.copy()
+        for index, behind in graph.behind.items():
+            goes_on[list(behind)] |= has_moved[list(graph.call(index).done)].any()
+        goes_on = graph.leads_to(goes_on)[standing]
         return tuple(standing[~goes_on & (reported_ns[standing] >= since_ns)].tolist())
 
     def _note_standstill(self, now_ns: int, for_s: float, since_ns: int, iterations: _AskIterations) -> None:

@@ -217,3 +217,16 @@ def test_who_gives_up_its_call_when_the_job_is_ended_is_not_one_that_never_enter
     assert (found.verdict, found.culprits) == ("unknown", ())
     made.hear(standing(6 * S, 0, 1), 10)
     assert said(made, 7 * S, 0) == []
+
+
+def test_who_is_in_a_call_that_a_peer_has_just_ended_does_not_hang() -> None:
+    """A pause is over: rank 0 comes, and ends the call in which rank 1 has waited for it before rank 1 does."""
+    made = watch()
+    made.hear(progress(4 * S), 10)
+    came = progress(5 * S)
+    gone_on = RankProgress(rank=0, last_launched=1, last_completed=1, open=())
+    made.hear(replace(came, ranks=(gone_on, came.ranks[1])), 10)
+    assert said(made, 5 * S, S // 2) == []
+    made.hear(replace(came, time_ns=9 * S, ranks=(gone_on, came.ranks[1])), 10)
+    (found,) = said(made, 9 * S, S // 2)
+    assert (found.verdict, found.cause, found.culprits) == ("culprit", "H3", (1,))
