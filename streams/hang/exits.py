@@ -213,6 +213,7 @@ class ExitWatch(Watch):
             return None
         return finding.next_version(
             verdict="suspected",
+            cause=None,
             culprits=tuple(sorted(gone)),
             candidates=(),
             evidence=(HostSilent(hosts=tuple(sorted(hosts))), *finding.evidence),
@@ -304,9 +305,11 @@ class ExitWatch(Watch):
     def _look_again(self, finding: Finding, moment: Moment) -> list[Finding]:
         """The finding anew where calls that did not match made the ranks leave; their rows come in late."""
         assert finding.onset is not None
-        if finding.cause is not None:
+        if finding.cause is not None and finding.verdict != "unknown":
             return []
-        found = self._hang.disagreement(moment.last_iterations(), finding.onset.time_ns)
+        # Ranks that stood before the first one left may have stood for peers whose host was gone by then.
+        is_open = finding.cause is None
+        found = self._hang.disagreement(moment.last_iterations(), finding.onset.time_ns) if is_open else None
         if found is None:
             gone = self._gone_with_their_host(finding, moment) if moment.silent_since_ns else None
             if gone is None:

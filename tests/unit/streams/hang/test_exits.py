@@ -198,9 +198,13 @@ def test_of_ranks_that_were_all_gone_before_anybody_looked_nobody_was_first() ->
     assert watch.on_end(Moment(now_ns=41 * SECOND_NS, step=5)) == []
 
 
-def beside_a_host(silent_since_s: float | None, *, details: dict[int, str], **left: int) -> list[Any]:
+def beside_a_host(
+    silent_since_s: float | None, *, details: dict[int, str], held_up: RootCause | None = None, **left: int
+) -> list[Any]:
     """What is said, one after the other, of ranks of host h that leave at second 10; ranks 2 and 3 are on another."""
-    watch = ExitWatch("j", 0, HeldUp(None))
+    watch = ExitWatch("j", 0, HeldUp(held_up))
+    before = sample(9 * SECOND_NS)
+    watch.hear(replace(before, host="other", processes=before.processes[2:]), 5)
     at = sample(10 * SECOND_NS, **left)
     processes = tuple(replace(p, detail=details.get(p.rank, "")) for p in at.processes if p.rank < 2)
     watch.hear(replace(at, processes=processes), 5)
@@ -251,6 +255,14 @@ def test_ranks_that_go_with_their_agent_are_suspected_of_what_the_others_fail_fo
     assert (then.verdict, then.culprits, then.id) == ("suspected", (2, 3), first.id)
     assert words_of(then)[0].startswith("nothing has been heard from other")
     assert any("exit code 1" in words for words in words_of(then))
+
+
+def test_who_stood_for_a_host_that_was_gone_stands_beside_nobody_else() -> None:
+    """The others were seen to stand before the first of them failed, and whom they waited for could not be told."""
+    held_up = RootCause(verdict="unknown", cause="H1", candidates=(1, 2, 3))
+    first, then = beside_a_host(9.5, details={1: RESET}, held_up=held_up, rank1=1)
+    assert (first.verdict, first.cause, first.candidates) == ("unknown", "H1", (1, 2, 3))
+    assert (then.verdict, then.cause, then.culprits, then.candidates) == ("suspected", None, (2, 3), ())
 
 
 @pytest.mark.parametrize(
