@@ -74,6 +74,7 @@ void ph_ring_forget(void) {
     atomic_fetch_add(&fork_generation, 1);
     atomic_store(&n_rings, 0);
     atomic_store(&n_made, 0);
+    memset(made, 0, sizeof made);
     n_idle = 0;
     idle_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER; /* whoever held it in the parent is not here */
     own = NULL; /* the parent's memory is ours too now; it is left alone */

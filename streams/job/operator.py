@@ -374,6 +374,7 @@ class JobOperator:
         )
 
     def _rough_clocks(self) -> ClockOffsets:
+        """How far clocks are apart, roughly where nothing tells it exactly: of thousands of ranks that takes time."""
         known, last = self._clocks.offsets(), None
         if not known.are_known and len(self._hosts.ranks_of) > 1:
             last = self._iterations.last()
@@ -381,5 +382,5 @@ class JobOperator:
 
     def _unseen(self, silent: dict[str, int]) -> tuple[str, ...]:
         of_watches = (words for watch in self._watches for words in watch.unseen())
-        of_clocks = clocks_apart(self._rough_clocks(), self._hosts.host_of)
+        of_clocks = clocks_apart(self._clocks.offsets(), self._hosts.host_of)
         return (*self._hosts.unseen(self._communicators, silent), *self._iterations.unseen(), *of_clocks, *of_watches)

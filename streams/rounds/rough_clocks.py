@@ -20,7 +20,9 @@ from streams.rounds.divergence import LastIterations
 from streams.rounds.round_loops import ENDS_FOR_ALL
 
 Int64Array = npt.NDArray[np.int64]
+Float64Array = npt.NDArray[np.float64]
 
+_NEVER_NS = np.iinfo(np.int64).max
 _ENDS_FOR_ALL = np.array(sorted(OP_CODE[op] for op in ENDS_FOR_ALL))
 
 
@@ -40,23 +42,20 @@ def rough_clocks(last: LastIterations, host_of: Mapping[int, str]) -> ClockOffse
     ahead_ns: dict[str, tuple[float, float]] = {}  # by host, and how uncertain that is
     told = [block for block in last.rounds if not block.is_pair and not block.is_digest and Sees.END in block.sees]
     for block in sorted(told, key=lambda block: -len({host_of.get(rank) for rank in block.ranks})):
-        hosts = np.array([host_of.get(rank, "") for rank in block.ranks])
-        names = [name for name in dict.fromkeys(hosts.tolist()) if name]
-        other = next((name for name in names if name in ahead_ns), names[0] if names and not ahead_ns else None)
-        if len(names) < 2 or other is None:
+        hosts = [host_of.get(rank, "") for rank in block.ranks]
+        names = sorted(set(hosts))
+        if len(names) < 2 or names[0] == "" or (ahead_ns and not ahead_ns.keys() & set(names)):
             continue
-        ahead_ns.setdefault(other, (0.0, 0.0))
+        other = next((number for number, name in enumerate(names) if name in ahead_ns), 0)
+        of_other_ns, uncertain_ns = ahead_ns.setdefault(names[other], (0.0, 0.0))
         until_ns = [last.begins_ns.get(rank, last.previous_begins_ns.get(rank, 0)) for rank in block.ranks]
         chosen = np.isin(block.op, _ENDS_FOR_ALL) & (block.arrival_ns < np.array(until_ns, np.int64)).all(axis=1)
-        entered_ns, left_ns = block.arrival_ns[chosen], block.end_ns[chosen]
-        for name in names:
-            if name in ahead_ns:
-                continue
-            least_ns, most_ns = _bounds(entered_ns, left_ns, hosts == name, hosts == other)
-            if least_ns <= most_ns:
-                of_other_ns, uncertain_ns = ahead_ns[other]
-                least_apart_ns = min(max(0.0, least_ns), most_ns)
-                ahead_ns[name] = of_other_ns + least_apart_ns, uncertain_ns + (most_ns - least_ns) / 2
+        number_of = {name: number for number, name in enumerate(names)}
+        of_member = np.array([number_of[host] for host in hosts])
+        least_ns, most_ns = _bounds(block.arrival_ns[chosen], block.end_ns[chosen], of_member, other)
+        for name, least, most in zip(names, least_ns.tolist(), most_ns.tolist(), strict=True):
+            if name not in ahead_ns and least <= most and (least > -np.inf or most < np.inf):
+                ahead_ns[name] = of_other_ns + min(max(0.0, least), most), uncertain_ns + (most - least) / 2
     middle_ns = float(np.median([ahead for ahead, _ in ahead_ns.values()])) if ahead_ns else 0.0
     ranks = sorted(host_of)
     numbers = {host: number for number, host in enumerate(sorted(set(host_of.values())))}
@@ -70,17 +69,18 @@ def rough_clocks(last: LastIterations, host_of: Mapping[int, str]) -> ClockOffse
 
 
 def _bounds(
-    entered_ns: Int64Array, left_ns: Int64Array, ours: npt.NDArray[np.bool_], theirs: npt.NDArray[np.bool_]
-) -> tuple[float, float]:
-    """Least and most that our clock is ahead of theirs, infinite where no round tells.
+    entered_ns: Int64Array, left_ns: Int64Array, of_member: Int64Array, other: int
+) -> tuple[Float64Array, Float64Array]:
+    """Least and most that the clock of each host is ahead of that of another one, infinite where no round tells.
 
-    Times have shape `(n_rounds, n_ranks)`.
+    Times have shape `(n_rounds, n_members)`, `of_member` holds the number of each one's host.
     """
-    far = np.iinfo(np.int64).max
-    first_left = np.where(left_ns > 0, left_ns, far)
-    we_entered, they_entered = (entered_ns[:, some].max(axis=1, initial=0) for some in (ours, theirs))
-    we_left, they_left = (first_left[:, some].min(axis=1, initial=far) for some in (ours, theirs))
-    tells_least, tells_most = (we_entered > 0) & (they_left < far), (they_entered > 0) & (we_left < far)
-    least = (we_entered - they_left)[tells_least].max(initial=np.iinfo(np.int64).min)
-    most = (we_left - they_entered)[tells_most].min(initial=far)
-    return (float(least) if tells_least.any() else -np.inf), (float(most) if tells_most.any() else np.inf)
+    order = np.argsort(of_member, kind="stable")
+    first = np.searchsorted(of_member[order], np.arange(int(of_member.max()) + 1))
+    entered = np.maximum.reduceat(entered_ns[:, order], first, axis=1)
+    left = np.minimum.reduceat(np.where(left_ns > 0, left_ns, _NEVER_NS)[:, order], first, axis=1)
+    tells_least = (entered > 0) & (left[:, [other]] < _NEVER_NS)
+    tells_most = (entered[:, [other]] > 0) & (left < _NEVER_NS)
+    least = np.where(tells_least, (entered - left[:, [other]]).astype(np.float64), -np.inf)
+    most = np.where(tells_most, (left - entered[:, [other]]).astype(np.float64), np.inf)
+    return least.max(axis=0, initial=-np.inf), most.min(axis=0, initial=np.inf)

@@ -59,6 +59,8 @@ def test_what_ranks_may_leave_early_and_what_has_not_ended_for_all_says_nothing(
     entered_ms = [[100 * S + 1_000.0 * n] * 4 for n in range(3)]
     ahead_ms = (0.0, 0.0, 3_000.0, 3_000.0)
     assert apart_ms(ended(gathers(ahead_ms, entered_ms, op="broadcast"))) == 0.0
+    both = ended(gathers(ahead_ms, entered_ms, op="broadcast"), gathers(ahead_ms, entered_ms))
+    assert apart_ms(both) > 2_900, "what tells nothing does not stand before what does"
     assert apart_ms(ended(gathers(ahead_ms, entered_ms), until_ms=50 * S)) == 0.0
 
 
