@@ -42,6 +42,23 @@ class ClockOffsets:
     # number of each rank's host, the same shape: ranks of one host have one clock, whatever it shows
     host: Int64Array = field(default_factory=lambda: np.zeros(0, np.int64))
 
+    @classmethod
+    def of_hosts(cls, known: Mapping[str, tuple[float, float]], host_of: Mapping[int, str]) -> ClockOffsets:
+        """Those of all ranks, from how far each host is ahead and how uncertain that is, and the host of each rank.
+
+        >>> ClockOffsets.of_hosts({"a": (5.0, 1.0)}, {0: "a", 1: "b"}).uncertainty_ns.tolist()
+        [1.0, inf]
+        """
+        ranks = sorted(host_of)
+        of_rank = [host_of[rank] for rank in ranks]
+        numbers = {host: number for number, host in enumerate(sorted(set(of_rank)))}
+        return cls(
+            ranks=np.array(ranks, np.int64),
+            offset_ns=np.array([known.get(host, (0.0, np.inf))[0] for host in of_rank], np.float64),
+            uncertainty_ns=np.array([known.get(host, (0.0, np.inf))[1] for host in of_rank], np.float64),
+            host=np.array([numbers[host] for host in of_rank], np.int64),
+        )
+
     @property
     def are_known(self) -> bool:
         """All hosts can be compared."""
@@ -196,15 +213,7 @@ class HostClocks:
                         float(offset_ns[index]) - shift_ns,
                         float(uncertainty_ns[index]) + shift_uncertainty_ns,
                     )
-        ranks = np.array(sorted(self._host_of), np.int64)
-        numbers = {host: index for index, host in enumerate(sorted(set(self._host_of.values())))}
-        of_rank = [self._host_of[rank] for rank in ranks.tolist()]
-        return ClockOffsets(
-            ranks=ranks,
-            offset_ns=np.array([known.get(host, (0.0, np.inf))[0] for host in of_rank], np.float64),
-            uncertainty_ns=np.array([known.get(host, (0.0, np.inf))[1] for host in of_rank], np.float64),
-            host=np.array([numbers[host] for host in of_rank], np.int64),
-        )
+        return ClockOffsets.of_hosts(known, self._host_of)
 
     def _levels(self, deviations_ns: Float64Array) -> tuple[Float64Array, Float64Array]:
         """Median and uncertainty per host; `deviations_ns` has shape `(n_rounds, n_hosts)`."""

@@ -57,15 +57,8 @@ def rough_clocks(last: LastIterations, host_of: Mapping[int, str]) -> ClockOffse
             if name not in ahead_ns and least <= most and (least > -np.inf or most < np.inf):
                 ahead_ns[name] = of_other_ns + min(max(0.0, least), most), uncertain_ns + (most - least) / 2
     middle_ns = float(np.median([ahead for ahead, _ in ahead_ns.values()])) if ahead_ns else 0.0
-    ranks = sorted(host_of)
-    numbers = {host: number for number, host in enumerate(sorted(set(host_of.values())))}
-    known = [ahead_ns.get(host_of[rank], (middle_ns, np.inf)) for rank in ranks]
-    return ClockOffsets(
-        ranks=np.array(ranks, np.int64),
-        offset_ns=np.array([ahead - middle_ns for ahead, _ in known], np.float64),
-        uncertainty_ns=np.array([uncertain for _, uncertain in known], np.float64),
-        host=np.array([numbers[host_of[rank]] for rank in ranks], np.int64),
-    )
+    known = {host: (ahead - middle_ns, uncertain) for host, (ahead, uncertain) in ahead_ns.items()}
+    return ClockOffsets.of_hosts(known, host_of)
 
 
 def _bounds(
