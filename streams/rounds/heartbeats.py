@@ -116,9 +116,12 @@ class Heartbeats:
         return min((self._promised_ns.get(host, -1) for host in hosts), default=-1)
 
     def expect(self, hosts: Iterable[str], wanted_ns: int) -> None:
-        """What is waited for is that all these hosts have promised so much."""
-        self._wanted_ns = wanted_ns
-        self._behind = {host for host in hosts if self._promised_ns.get(host, -1) < wanted_ns}
+        """What is waited for is that all these hosts have promised so much, or have promised their last.
+
+        Of one that has, and is in more communicators than its last promise was of, more may come.
+        """
+        self._wanted_ns = min(wanted_ns, CLOSED_NS)
+        self._behind = {host for host in hosts if self._promised_ns.get(host, -1) < self._wanted_ns}
 
     @property
     def are_due(self) -> bool:

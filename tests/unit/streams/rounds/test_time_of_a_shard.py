@@ -163,3 +163,16 @@ def test_of_quiet_communicators_no_heartbeat_is_heard_by_itself() -> None:
     n_rounds = heard.count("world")
     assert n_rounds >= 17, "it has iterations to look for"
     assert max(heard.count(name) for name in MEMBERS if name != "world") <= 3
+
+
+def test_hosts_that_close_their_communicators_in_two_messages_hold_nobody_back_with_the_second() -> None:
+    shard = Shard(Settings())
+    for host in HOSTS:
+        shard.on_event(joins(host))
+        shard.on_event(promises(host, S))
+    for host in HOSTS:
+        shard.on_event(promises(host, 2 * S, ["world"], closed=True))
+    for host in HOSTS:
+        shard.on_event(promises(host, 2 * S, ["left", "right", "own"], closed=True))
+    assert shard.is_closed
+    assert shard.open_stream() is None
