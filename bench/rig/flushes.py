@@ -18,7 +18,7 @@ from pacehound.model.calls import CALL_SCHEMA, CallBatch
 from pacehound.model.events import OPTIMIZER_STEP, HostEvidence, HostSample, HostVitals, Markers, Progress, Topology
 from pacehound.model.flushes import Flush, flushes_of
 from pacehound.model.routing import Event, route
-from pacehound.model.shards import shard_of
+from pacehound.model.shards import Place, place_of
 from pacehound.model.topics import CALLS, Topic
 from pacehound.settings import StreamSettings
 
@@ -115,30 +115,36 @@ def _says_the_same(sample: HostSample, before: HostSample | None, flush_s: int) 
     return sample.time_ns - before.time_ns < flush_s * 1_000_000_000
 
 
-def together(events: Iterable[Event], digests_from_ranks: int = 0) -> Iterator[Event]:
+def together(events: Iterable[Event], digests_from_ranks: int = 0, *, has_homes: bool = True) -> Iterator[Event]:
     """What a host says of its calls at once, as flushes: simulated agents say it communicator by communicator.
 
     A sample that says what the last one said is left out beside promises, as agents do.
     """
-    shards: dict[str, int] = {}
+    places: dict[str, dict[str, Place]] = defaultdict(dict)  # by host and communicator
     words: dict[str, HostWords] = {}
     waiting: dict[str, list[Event]] = {}
     promised: dict[str, set[str]] = {}
     for event in events:
         if isinstance(event, Topology):
-            shards[event.communicator] = shard_of(
-                event.communicator, event.members, event.world_size, digests_from_ranks
+            place = place_of(
+                event.communicator,
+                event.members,
+                event.host_ranks[0],
+                event.world_size,
+                digests_from_ranks,
+                has_homes=has_homes,
             )
+            places[event.host].setdefault(event.communicator, place)
         host = getattr(event, "host", "")
         of_calls = event.communicators if isinstance(event, Flush) else [getattr(event, "communicator", "")]
         if not promised.setdefault(host, set()).isdisjoint(of_calls):
             promised[host].clear()
-            yield from _at_once(waiting.pop(host), shards, words.setdefault(host, HostWords()))
+            yield from _at_once(waiting.pop(host), places[host], words.setdefault(host, HostWords()))
         waiting.setdefault(host, []).append(event)
         if isinstance(event, (Progress, Flush)):
             promised[host].update(of_calls)
     for host, left in waiting.items():
-        yield from _at_once(left, shards, words.setdefault(host, HostWords()))
+        yield from _at_once(left, places[host], words.setdefault(host, HostWords()))
 
 
 def messages_of(events: Iterable[Event]) -> Iterator[tuple[list[Event], list[tuple[Topic, str, bytes]]]]:
@@ -148,7 +154,7 @@ def messages_of(events: Iterable[Event]) -> Iterator[tuple[list[Event], list[tup
         yield at_once, joined([codec.encode(event) for event in at_once])
 
 
-def _at_once(events: list[Event], shards: dict[str, int], words: HostWords) -> Iterator[Event]:
+def _at_once(events: list[Event], places: dict[str, Place], words: HostWords) -> Iterator[Event]:
     of_calls = (Topology, CallBatch, Markers, Progress)
     beats = _joined_beats(events)
     until_ns = promised_ns(event for event in events if isinstance(event, Progress)) if not beats else {}
@@ -165,7 +171,7 @@ def _at_once(events: list[Event], shards: dict[str, int], words: HostWords) -> I
             besides.append(event)
         elif not isinstance(event, (*of_calls, Flush)):
             besides.append(event)
-    said = flushes_of([event for event in events if isinstance(event, of_calls)], shards)
+    said = flushes_of([event for event in events if isinstance(event, of_calls)], places)
     behind_ns = {attempt: words.last_ns(attempt) for attempt in in_short}
     yield from in_one([*with_processes(said, behind_ns), *(_behind(beat, words) for beat in beats)])
     yield from besides

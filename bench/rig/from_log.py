@@ -13,14 +13,13 @@ from pacehound.bus import Message
 from pacehound.bus.kafka_reader import read_to_end
 from pacehound.model import codec, topics
 from pacehound.model.events import Incident, Tick
-from pacehound.model.shards import SHARD_KEY
+from pacehound.model.shards import RELAYED_KEY
 from pacehound.model.topics import Topic
 from pacehound.settings import KafkaSettings, Settings
 from streams.job.stage_two import StageTwo
-from streams.kafka.outputs import Followed, together, told
+from streams.kafka.operators import Operator, operator_of
+from streams.kafka.outputs import Followed, passed_on, together, told
 from streams.kafka.partition import Stamp
-from streams.rounds.shard import Shard
-from streams.rounds.stage_one import StageOne
 
 Versions = dict[tuple[str, int], Incident]
 """Incidents by id and version, in the order in which they were said."""
@@ -86,7 +85,7 @@ def from_log(kafka: KafkaSettings, settings: Settings) -> FromLog:
     """
     answer = FromLog()
     wanted: dict[str, list[bytes]] = {}
-    for topic in (topics.CALLS, topics.HOSTS):
+    for topic in (topics.CALLS, topics.HOSTS, topics.ROUNDS):
         for stream, body in _stage_one(topic, kafka, settings, answer.ticks):
             wanted.setdefault(stream, []).append(body)
     jobs: dict[str, StageTwo] = {}
@@ -94,6 +93,8 @@ def from_log(kafka: KafkaSettings, settings: Settings) -> FromLog:
     taken: dict[str, int] = {}
     for message in ordered(read_to_end(kafka, topics.ROUNDS)):
         stamp = Stamp.of(message.headers)
+        if stamp is None and message.key.startswith(RELAYED_KEY):  # a tick
+            continue
         assert stamp is not None, f"a message on rounds without a stamp: {message}"
         if began.setdefault(stamp.stream, stamp.began) != stamp.began:
             answer.differences.append(f"{stamp.stream} began at {began[stamp.stream]} and at {stamp.began}")
@@ -104,6 +105,8 @@ def from_log(kafka: KafkaSettings, settings: Settings) -> FromLog:
         expected = wanted.get(stamp.stream, [])
         if number >= len(expected) or expected[number] != message.value:
             answer.differences.append(f"output {number} of {stamp.stream} is not what follows from its input")
+        if message.key.startswith(RELAYED_KEY):
+            continue
         stage = jobs.setdefault(message.key, StageTwo(message.key, settings))
         for event in codec.decode(message.value):
             for out in stage.on_event(event):
@@ -118,14 +121,23 @@ def from_log(kafka: KafkaSettings, settings: Settings) -> FromLog:
 def _stage_one(
     topic: Topic, kafka: KafkaSettings, settings: Settings, ticks: dict[str, int]
 ) -> Iterator[tuple[str, bytes]]:
-    keys: dict[str, StageOne | Shard] = {}
+    """By the stream of their stamps, the bodies of all that stage one says of a topic."""
+    keys: dict[str, Operator] = {}
+    taken: dict[str, int] = {}
     for message in ordered(read_to_end(kafka, topic)):
-        kind = Shard if message.key.startswith(SHARD_KEY) else StageOne
-        stage = keys.setdefault(message.key, kind(settings))
+        if topic is topics.ROUNDS and not message.key.startswith(RELAYED_KEY):
+            continue
+        if topic is topics.ROUNDS and (stamp := Stamp.of(message.headers)) is not None:
+            if stamp.number != taken.get(stamp.stream, 0):
+                continue
+            taken[stamp.stream] = stamp.number + 1
+        stage = keys.setdefault(message.key, operator_of(topic.name, message.key, settings))
         events = codec.decode(message.value)
         for event in events:
             if isinstance(event, Tick):
                 ticks[event.job] = ticks.get(event.job, 0) + 1
-        followed = told(Followed(event, stage.on_event(event)) for event in events)
-        for _, joined in together((event, codec.encode(event)) for event in followed):
+        rest, relayed = passed_on(Followed(event, list(stage.on_event(event))) for event in events)
+        for one in relayed:
+            yield f"{topic.name}/{message.key} to {one.key}", codec.encode(one)
+        for _, joined in together((event, codec.encode(event)) for event in told(rest)):
             yield f"{topic.name}/{message.key}", joined

@@ -27,7 +27,7 @@ from collector.agent.host_watch import VITALS_EVERY_NS
 from collector.agent.host_words import HostWords
 from collector.agent.node_agent import GUARD_NS
 from collector.agent.said_in_full import SaidInFull
-from collector.agent.saying import outgoing, outgoing_at_once, outgoing_iteration, outgoing_vitals, shards_of
+from collector.agent.saying import outgoing, outgoing_at_once, outgoing_iteration, outgoing_vitals, places_of
 from collector.calls import rows as call_rows
 from collector.calls.communicators import Communicator
 from collector.calls.digests import DigestState, IterationDigests, Mark
@@ -146,7 +146,7 @@ class _Host:
         self._same: dict[str, Any] = {"job": spec.job, "attempt": spec.attempt, "host": self._name}
         self._topologies = [self._topology(group) for group, _ in calls]
         self._known = [communicator_of(topology) for topology in self._topologies]
-        self._shards = shards_of(self._known, digests_from_ranks=1)
+        self._places = places_of(self._known, digests_from_ranks=1, has_homes=True)
         self._in_full = SaidInFull()
         self._words = HostWords()
         # Agents of a job begin within seconds of each other.
@@ -202,18 +202,18 @@ class _Host:
         samples = self._words.in_full([sample]) if is_last else self._words.changed([sample], quiet_ns)
         behind_ns = {} if is_last else {sample.attempt: self._words.last_ns(sample.attempt)}
         if is_short:
-            messages = outgoing_iteration(settled, in_short, self._shards, quiet_ns=quiet_ns, behind_ns=behind_ns)
+            messages = outgoing_iteration(settled, in_short, self._places, quiet_ns=quiet_ns, behind_ns=behind_ns)
             times.may_be_quiet(now_ns)
         else:
             promises = self._promises(promised_ns, is_last=is_last)
             messages = [
-                *outgoing_at_once(settled, self._shards),
-                *outgoing_at_once(promises, self._shards, behind_ns, quiet_ns=held_ns),
+                *outgoing_at_once(settled, self._places),
+                *outgoing_at_once(promises, self._places, behind_ns, quiet_ns=held_ns),
             ]
             self._in_full.note(in_short)
             if held_ns:
                 times.has_promised_to_be_quiet(now_ns)
-        world = self._shards[self._known[0].id]
+        world = self._places[self._known[0].id]
         messages = [*(outgoing_vitals(one, world) for one in seen), *messages, *map(outgoing, samples)]
         for topic, key, value in joined([message.payload for message in messages]):
             yield Due(now_ns - self._spec.start_unix_ns, topic.name, key, value)

@@ -87,6 +87,8 @@ class AgentState(msgspec.Struct, kw_only=True):
     """How this run's agent began: the streams of a job do not change their keys. (Before there was a choice, apart.)"""
     sharded_from_ranks: int = 0
     """As `messages`: from which size on jobs that are told of in iterations have large shards; 0: none has."""
+    has_homes: bool = False
+    """As `messages`: hosts of large jobs say all they have to say of calls to one shard. (Before, to each its own.)"""
     has_closed: bool = False
 
 
@@ -161,7 +163,7 @@ class Agent:
             digests_from_ranks=settings.agent.digests_from_ranks if is_together else 0,
             tells_kept=is_one_of(self._job.job, settings.agent.calls_of_one_job_in),
         )
-        self._speaker = Speaker(self.assembler, state.messages, state.sharded_from_ranks)
+        self._speaker = Speaker(self.assembler, state.messages, state.sharded_from_ranks, has_homes=state.has_homes)
         self.processes = HostProcesses(state.processes, state.closed_attempts, proc)
         self._host_watch = host_watch
         self._blindness = BlindWatch(proc)
@@ -559,6 +561,7 @@ class Agent:
             groups=self._groups,
             messages=self._speaker.form,
             sharded_from_ranks=self._speaker.sharded_from_ranks,
+            has_homes=self._speaker.has_homes,
             seen=self._seen_so_far,
             has_closed=self.has_closed,
         )
@@ -586,4 +589,9 @@ class Agent:
 
 def _begun(assembler: AssemblerState, settings: AgentSettings) -> AgentState:
     """Of an agent that has nothing to go on from."""
-    return AgentState(assembler=assembler, messages=settings.messages, sharded_from_ranks=settings.digests_from_ranks)
+    return AgentState(
+        assembler=assembler,
+        messages=settings.messages,
+        sharded_from_ranks=settings.digests_from_ranks,
+        has_homes=True,
+    )

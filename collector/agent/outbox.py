@@ -30,7 +30,7 @@ import msgspec
 from pacehound.errors import RejectedMessage
 from pacehound.model import codec
 from pacehound.model.flushes import Flush
-from pacehound.model.shards import SHARD_KEY
+from pacehound.model.shards import is_of_shard
 
 Kind = Literal["calls", "iteration", "progress", "host", "diagnostics", "markers", "keep"]
 """`iteration`: calls with the promise that stands behind them."""
@@ -418,7 +418,7 @@ def _cost(entry: Outgoing) -> list[tuple[str, Lost]]:
     """What goes missing with it, by communicator."""
     if entry.kind not in _OF_CALLS:
         return []
-    if not entry.stream.startswith(SHARD_KEY):
+    if not is_of_shard(entry.stream):
         return [(entry.stream, Lost(entry.calls, entry.reported))]
     try:
         told = [event for event in codec.decode(entry.payload) if isinstance(event, Flush)]

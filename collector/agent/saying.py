@@ -23,7 +23,7 @@ from pacehound.model.flushes import (
 )
 from pacehound.model.operations import Operations
 from pacehound.model.routing import host_stream
-from pacehound.model.shards import shard_of
+from pacehound.model.shards import Place, place_of
 
 BATCH_BYTES = 6 * 1024
 """What a batch takes by itself, of whatever calls (`python -m bench wire`)."""
@@ -46,24 +46,38 @@ def room_bytes(events: Iterable[HostCall]) -> int:
     return sum(BATCH_BYTES + len(event) * ROW_BYTES for event in events if isinstance(event, CallBatch))
 
 
-def shards_of(known: Iterable[Communicator], digests_from_ranks: int) -> dict[str, int]:
+def places_of(known: Iterable[Communicator], digests_from_ranks: int, *, has_homes: bool) -> dict[str, Place]:
     """By communicator. Where a source counts places, this host learns of the members one by one: the id alone tells."""
     return {
-        one.id: shard_of(one.id, () if one.counts_places else one.members, one.world_size, digests_from_ranks)
+        one.id: place_of(
+            one.id,
+            () if one.counts_places else one.members,
+            one.host_ranks[0] if one.host_ranks else -1,
+            one.world_size,
+            digests_from_ranks,
+            has_homes=has_homes,
+        )
         for one in known
     }
 
 
-def outgoing_vitals(vitals: HostVitals, shard: int) -> Outgoing:
+def outgoing_vitals(vitals: HostVitals, place: Place) -> Outgoing:
     """What hardware is like, on its way with the calls of a shard: on Kafka it costs no message of its own then."""
     return _outgoing_flush(
-        Flush(job=vitals.job, attempt=vitals.attempt, host=vitals.host, shard=shard, vitals=(vitals,))
+        Flush(
+            job=vitals.job,
+            attempt=vitals.attempt,
+            host=vitals.host,
+            shard=place.shard,
+            is_home=place.is_home,
+            vitals=(vitals,),
+        )
     )
 
 
 def outgoing_at_once(
     events: Iterable[HostCall],
-    shards: Mapping[str, int],
+    places: Mapping[str, Place],
     behind_ns: Mapping[int, int] | None = None,
     *,
     quiet_ns: int = 0,
@@ -75,7 +89,7 @@ def outgoing_at_once(
     first to be dropped, and nobody misses them. Promises of the attempts in `behind_ns` speak for their processes, too,
     and all of them say that for `quiet_ns` nothing more may be said.
     """
-    flushes = with_processes(flushes_of(events, shards), behind_ns or {}, quiet_ns)
+    flushes = with_processes(flushes_of(events, places), behind_ns or {}, quiet_ns)
     return [_outgoing_flush(flush, is_detail=is_detail) for flush in in_one(flushes)]
 
 
@@ -125,7 +139,7 @@ def promised_ns(promised: Iterable[Progress]) -> dict[int, int]:
 def outgoing_iteration(
     settled: Iterable[HostCall],
     promised: Iterable[Progress],
-    shards: Mapping[str, int],
+    places: Mapping[str, Place],
     *,
     quiet_ns: int,
     behind_ns: Mapping[int, int],
@@ -139,7 +153,7 @@ def outgoing_iteration(
     ----------
     settled, promised
         As they are told, and how far they go.
-    shards
+    places
         By communicator.
     quiet_ns
         As in `Heartbeat`.
@@ -147,7 +161,7 @@ def outgoing_iteration(
         The attempts of which heartbeats speak for their processes, each with the word behind which they do.
 
     """
-    flushes = (*flushes_of(settled, shards), *_heartbeats(promised, shards, quiet_ns, behind_ns))
+    flushes = (*flushes_of(settled, places), *_heartbeats(promised, places, quiet_ns, behind_ns))
     return [_outgoing_flush(flush) for flush in in_one(flushes)]
 
 
@@ -218,12 +232,12 @@ def _is_of_digests(rows: Iterable[Flush]) -> bool:
 
 
 def _heartbeats(
-    promised: Iterable[Progress], shards: Mapping[str, int], quiet_ns: int, behind_ns: Mapping[int, int]
+    promised: Iterable[Progress], places: Mapping[str, Place], quiet_ns: int, behind_ns: Mapping[int, int]
 ) -> Iterator[Flush]:
-    by_shard: dict[tuple[int, int], list[Progress]] = {}
+    by_place: dict[tuple[int, Place], list[Progress]] = {}
     for one in promised:
-        by_shard.setdefault((one.attempt, shards[one.communicator]), []).append(one)
-    for (attempt, shard), of_shard in sorted(by_shard.items()):
+        by_place.setdefault((one.attempt, places[one.communicator]), []).append(one)
+    for (attempt, place), of_shard in sorted(by_place.items()):
         for first in range(0, len(of_shard), MAX_FLUSH_SAID):
             some = of_shard[first : first + MAX_FLUSH_SAID]
             beat = Heartbeat(
@@ -233,7 +247,14 @@ def _heartbeats(
                 is_of_processes=attempt in behind_ns,
                 behind_ns=behind_ns.get(attempt, 0),
             )
-            yield Flush(job=some[0].job, attempt=attempt, host=some[0].host, shard=shard, heartbeat=beat)
+            yield Flush(
+                job=some[0].job,
+                attempt=attempt,
+                host=some[0].host,
+                shard=place.shard,
+                is_home=place.is_home,
+                heartbeat=beat,
+            )
 
 
 def _outgoing_flush(flush: Flush, *, is_detail: bool = False) -> Outgoing:

@@ -16,12 +16,13 @@ from collector.agent.saying import (
     outgoing_at_once,
     outgoing_iteration,
     outgoing_vitals,
+    places_of,
     promised_ns,
-    shards_of,
 )
 from collector.calls.assembler import CallAssembler
 from pacehound.model.events import AgentCost, HostEvidence, HostSample, HostVitals, Progress
 from pacehound.model.flushes import HostCall
+from pacehound.model.shards import Place
 from pacehound.settings import MessageForm
 
 
@@ -58,22 +59,25 @@ class Speaker:
     ----------
     assembler
         Knows the communicators.
-    form, sharded_from_ranks
+    form, sharded_from_ranks, has_homes
         As this run's agent began (`AgentState`): the streams of a job do not change their keys.
 
     """
 
-    def __init__(self, assembler: CallAssembler, form: MessageForm, sharded_from_ranks: int) -> None:
+    def __init__(
+        self, assembler: CallAssembler, form: MessageForm, sharded_from_ranks: int, *, has_homes: bool
+    ) -> None:
         self._assembler = assembler
         self.form = form
         self.sharded_from_ranks = sharded_from_ranks
+        self.has_homes = has_homes
         self._in_full = SaidInFull()
         self._words = HostWords()
         self._n_refused = 0
 
     def kept_calls(self, events: Iterable[HostCall]) -> list[Outgoing]:
         """Calls behind digests, which nobody misses."""
-        return outgoing_at_once(events, self._shards(), is_detail=True)
+        return outgoing_at_once(events, self._places(), is_detail=True)
 
     def seen(self, event: HostVitals | HostEvidence, own: AgentCost) -> Outgoing:
         """What was seen or measured besides calls; of what hardware is like this agent's own cost is a part.
@@ -135,7 +139,7 @@ class Speaker:
         said += self._words.in_full(sample for sample in samples if sample not in unchanged)
         behind_ns = {one.attempt: self._words.last_ns(one.attempt) for one in unchanged}
         if is_short:
-            calls = outgoing_iteration(settled, promised, self._shards(), quiet_ns=quiet_ns, behind_ns=behind_ns)
+            calls = outgoing_iteration(settled, promised, self._places(), quiet_ns=quiet_ns, behind_ns=behind_ns)
         else:
             calls = self._calls([*settled, *promised], behind_ns, held_ns)
             self._in_full.note(promised)
@@ -145,7 +149,7 @@ class Speaker:
     def _calls(self, events: Sequence[HostCall], behind_ns: Mapping[int, int], quiet_ns: int) -> list[Outgoing]:
         if self.form is MessageForm.APART:
             return [outgoing(event) for event in events]
-        return outgoing_at_once(events, self._shards(), behind_ns, quiet_ns=quiet_ns)
+        return outgoing_at_once(events, self._places(), behind_ns, quiet_ns=quiet_ns)
 
     def _seen(self, event: HostVitals | HostEvidence, own: AgentCost) -> Outgoing:
         """Hosts of a large job, which say little else, tell what their hardware is like beside their iterations."""
@@ -155,7 +159,7 @@ class Speaker:
         if not self._assembler.tells_iterations or self.form is MessageForm.APART:
             return outgoing(vitals)
         worlds = [one.id for one in self._assembler.communicators if one.is_world and one.attempt == event.attempt]
-        return outgoing_vitals(vitals, self._shards()[worlds[0]]) if worlds else outgoing(vitals)
+        return outgoing_vitals(vitals, self._places()[worlds[0]]) if worlds else outgoing(vitals)
 
-    def _shards(self) -> dict[str, int]:
-        return shards_of(self._assembler.communicators, self.sharded_from_ranks)
+    def _places(self) -> dict[str, Place]:
+        return places_of(self._assembler.communicators, self.sharded_from_ranks, has_homes=self.has_homes)

@@ -25,7 +25,7 @@ from pacehound.errors import InvalidInput, MalformedMessage, Unavailable
 from pacehound.model import codec, column_records, topics
 from pacehound.model.json_documents import UNREADABLE_JSON
 from pacehound.model.routing import host_stream
-from pacehound.model.shards import shard_key
+from pacehound.model.shards import Place, shard_key
 from pacehound.model.topics import Topic
 from pacehound.settings import KafkaSettings
 
@@ -123,7 +123,8 @@ def _shard_key(resource: ResourceLogs, record: LogRecord) -> str:
             f"{record.event_name} without its job, its attempt or the attribute {column_records.SHARD!r}"
         )
     job, attempt = named["pacehound.job"].string_value, named["pacehound.attempt"].int_value
-    return shard_key(job, attempt, said[column_records.SHARD].int_value)
+    is_home = column_records.HOME in said and said[column_records.HOME].bool_value
+    return shard_key(job, attempt, Place(said[column_records.SHARD].int_value, is_home))
 
 
 class KafkaSender:

@@ -5,7 +5,7 @@ Of a flush and of conclusions all but the columns is JSON, in an attribute of it
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import astuple
 from typing import Any
 
@@ -26,11 +26,15 @@ from pacehound.model.events import MAX_WORLD_RANKS
 from pacehound.model.evidence import read_json
 from pacehound.model.flushes import Flush, FlushHead, arrow_rows, head_of, read_flush
 from pacehound.model.operations import OPERATION_SCHEMA, Operations
+from pacehound.model.relayed import Relayed, RelayedHead, read_relayed
+from pacehound.model.relayed import head_of as head_of_relayed
 from pacehound.model.representative import RepresentedRank
 from pacehound.model.rounds import Rounds
+from pacehound.model.shards import Place
 
 CALLS_EVENT = "pacehound.calls"
 FLUSH_EVENT = "pacehound.flush"
+RELAYED_EVENT = "pacehound.relayed"
 ROUNDS_EVENT = "pacehound.rounds"
 CONCLUSIONS_EVENT = "pacehound.conclusions"
 OPERATIONS_EVENT = "pacehound.operations"
@@ -38,8 +42,9 @@ OPERATIONS_EVENT = "pacehound.operations"
 ROW_BYTES = 112
 """What the columns of a call take on the way."""
 
-_HEAD, SHARD = "pacehound.said", "pacehound.shard"
-"""Of a flush: all but its columns, as JSON; and which part of its job it is of."""
+_HEAD, SHARD, HOME = "pacehound.said", "pacehound.shard", "pacehound.home"
+"""Of a flush: all but its columns, as JSON; which part of its job it is of; and that this is its host's home, where it
+is."""
 
 _REPRESENTED, _WITHIN = "pacehound.alike", "pacehound.within_ns"
 
@@ -144,8 +149,10 @@ def _write_flush(flush: Flush, record: LogRecord) -> None:
     record.event_name = FLUSH_EVENT
     record.time_unix_nano = max(flush.time_ns, 0)
     set_attribute(record.attributes, SHARD, flush.shard)
+    if flush.is_home:
+        set_attribute(record.attributes, HOME, value=True)
     record.attributes.add(key=_HEAD).value.bytes_value = msgspec.json.encode(head_of(flush))
-    record.body.bytes_value = write_arrow(arrow_rows(flush)) if len(flush) else b""
+    record.body.bytes_value = write_arrow(arrow_rows(flush.columns)) if len(flush) else b""
 
 
 def _read_flush(resource: Attributes, attributes: Attributes, body: bytes) -> Flush:
@@ -157,13 +164,39 @@ def _read_flush(resource: Attributes, attributes: Attributes, body: bytes) -> Fl
         job=_text(resource, "pacehound.job"),
         attempt=_integer(resource, "pacehound.attempt"),
         host=_text(resource, "host.name"),
+        place=Place(_integer(attributes, SHARD), HOME in attributes and attributes[HOME].bool_value),
+    )
+    _check_names("communicator", flush.communicators)
+    _check_names("source", [part.source for part in flush.parts])
+    return flush
+
+
+def _write_relayed(relayed: Relayed, record: LogRecord) -> None:
+    record.event_name = RELAYED_EVENT
+    record.time_unix_nano = max(relayed.time_ns, 0)
+    set_attribute(record.attributes, SHARD, relayed.shard)
+    record.attributes.add(key=_HEAD).value.bytes_value = msgspec.json.encode(head_of_relayed(relayed))
+    record.body.bytes_value = write_arrow(arrow_rows(relayed.columns)) if len(relayed) else b""
+
+
+def _read_relayed(resource: Attributes, attributes: Attributes, body: bytes) -> Relayed:
+    said = attributes.get(_HEAD, AnyValue()).bytes_value
+    check_texts(RELAYED_EVENT, said)
+    relayed = read_relayed(
+        read_json(said, RelayedHead),
+        read_arrow(body) if body else None,
+        job=_text(resource, "pacehound.job"),
+        attempt=_integer(resource, "pacehound.attempt"),
         shard=_integer(attributes, SHARD),
     )
-    names = (("communicator", flush.communicators), ("source", [part.source for part in flush.parts]))
-    for name, values in names:
-        if (longest := max(map(len, values), default=0)) > MAX_NAME_CHARS:
-            raise InvalidEvent(f"a {name} has {longest} characters; at most {MAX_NAME_CHARS} are taken")
-    return flush
+    _check_names("communicator", relayed.communicators)
+    _check_names("source", [part.source for part in relayed.parts])
+    return relayed
+
+
+def _check_names(name: str, values: Iterable[str]) -> None:
+    if (longest := max(map(len, values), default=0)) > MAX_NAME_CHARS:
+        raise InvalidEvent(f"a {name} has {longest} characters; at most {MAX_NAME_CHARS} are taken")
 
 
 def _write_conclusions(conclusions: Conclusions, record: LogRecord) -> None:
@@ -306,15 +339,19 @@ def _read_rounds(resource: Attributes, attributes: Attributes, body: bytes) -> R
 WRITERS: dict[type, Callable[[Any, LogRecord], None]] = {
     CallBatch: _write_calls,
     Flush: _write_flush,
+    Relayed: _write_relayed,
     Rounds: _write_rounds,
     Conclusions: _write_conclusions,
     Operations: _write_operations,
 }
 """By the kind of an event, what writes it into an empty record."""
 
-READERS: dict[str, Callable[[Attributes, Attributes, bytes], CallBatch | Flush | Rounds | Conclusions | Operations]] = {
+WithColumns = CallBatch | Flush | Relayed | Rounds | Conclusions | Operations
+
+READERS: dict[str, Callable[[Attributes, Attributes, bytes], WithColumns]] = {
     CALLS_EVENT: _read_calls,
     FLUSH_EVENT: _read_flush,
+    RELAYED_EVENT: _read_relayed,
     ROUNDS_EVENT: _read_rounds,
     CONCLUSIONS_EVENT: _read_conclusions,
     OPERATIONS_EVENT: _read_operations,

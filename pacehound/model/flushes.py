@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -26,7 +27,7 @@ from pacehound.model.finite import unfit_field
 from pacehound.model.identity import event_id
 from pacehound.model.int64 import Int64
 from pacehound.model.representative import MAX_ROWS, OWN, RepresentedRank, check_represented
-from pacehound.model.shards import shard_key
+from pacehound.model.shards import Place, shard_key
 from pacehound.model.spans import SpannedTopology, in_full, in_short
 
 CODED: Mapping[str, tuple[str, ...]] = {
@@ -120,8 +121,9 @@ class Flush:
 
     Attributes
     ----------
-    shard
-        Which one of the job's (`pacehound.model.shards`).
+    shard, is_home
+        Which one of the job's, and whether it is the home of this host (`pacehound.model.shards`): then it has also
+        communicators that belong to others.
     vitals
         What its hardware is like, of hosts that would send a message of its own for it otherwise.
     topologies
@@ -140,6 +142,7 @@ class Flush:
     attempt: Int64
     host: str
     shard: Int64
+    is_home: bool = False
     vitals: tuple[HostVitals, ...] = ()
     topologies: tuple[Topology, ...] = ()
     parts: tuple[CallPart, ...] = ()
@@ -149,12 +152,7 @@ class Flush:
     heartbeat: Heartbeat | None = None
 
     def __post_init__(self) -> None:
-        n_rows = _n_rows(self.parts)
-        for name, column in self.columns.items():
-            if column.shape != (n_rows,) or column.dtype != COLUMNS[name]:
-                raise InvalidEvent(f"flush column {name!r} is {column.dtype} {column.shape}, not {n_rows} values")
-        if n_rows and not self.columns.keys() >= _ALWAYS:
-            raise InvalidEvent(f"a flush of {n_rows} rows has the columns {sorted(self.columns)} alone")
+        check_columns(self.columns, _n_rows(self.parts))
         for said in self.said:
             if (said.job, said.attempt, said.host) != (self.job, self.attempt, self.host):
                 raise InvalidEvent(
@@ -200,7 +198,7 @@ class Flush:
     @property
     def key(self) -> str:
         """On `calls`."""
-        return shard_key(self.job, self.attempt, self.shard)
+        return shard_key(self.job, self.attempt, Place(self.shard, self.is_home))
 
     @property
     def n_bytes(self) -> int:
@@ -240,20 +238,23 @@ class Flush:
 
     def batch(self, part: CallPart, rows: slice) -> CallBatch:
         """The rows of one part as a batch of their own."""
-        columns = {name: column[rows] for name, column in self.known_columns.items()}
-        columns |= {name: _NAMES[name][values] for name, values in columns.items() if name in _NAMES}
-        return CallBatch.from_columns(
-            columns,
+        return batch_of_rows(
+            self.known_columns,
+            rows,
             job=self.job,
             attempt=self.attempt,
             host=self.host,
             communicator=part.communicator,
             source=part.source,
             ordinal=part.ordinal,
-            sees=Sees(part.sees),
+            sees=part.sees,
             dropped=part.dropped,
             within_ns=part.within_ns,
         )
+
+    def hosts_of(self, part: CallPart) -> tuple[str, ...]:
+        """Who has sent the rows of a part."""
+        return (self.host,)
 
     def whole(self) -> Flush:
         """The same calls with a row for each, also where one rank stands for several (representative.py).
@@ -334,19 +335,37 @@ def _n_rows(parts: Sequence[CallPart]) -> int:
     return sum([part.n_rows for part in parts])
 
 
+def check_columns(columns: Mapping[str, Column], n_rows: int) -> None:
+    """That columns hold so many values each, of their type, and those are there that always are; or `InvalidEvent`."""
+    for name, column in columns.items():
+        if column.shape != (n_rows,) or column.dtype != COLUMNS[name]:
+            raise InvalidEvent(f"flush column {name!r} is {column.dtype} {column.shape}, not {n_rows} values")
+    if n_rows and not columns.keys() >= _ALWAYS:
+        raise InvalidEvent(f"a flush of {n_rows} rows has the columns {sorted(columns)} alone")
+
+
+def batch_of_rows(columns: Mapping[str, Column], rows: slice, *, sees: int, **whose: Any) -> CallBatch:
+    """Some rows as a batch, whose fields are `whose`; `columns` are by name of `COLUMNS`."""
+    chosen = {name: column[rows] for name, column in columns.items()}
+    chosen |= {name: _NAMES[name][values] for name, values in chosen.items() if name in _NAMES}
+    return CallBatch.from_columns(chosen, sees=Sees(sees), **whose)
+
+
 def unknown_column(name: str, n_rows: int) -> Column:
     """A column of which nothing is known."""
     return np.full(n_rows, _UNKNOWN.get(name, 0), COLUMNS[name])
 
 
-def arrow_rows(flush: Flush) -> pa.RecordBatch:
+def arrow_rows(columns: Mapping[str, Column]) -> pa.RecordBatch:
     """The columns, as they travel."""
-    kinds = {name: pa.from_numpy_dtype(COLUMNS[name]) for name in flush.columns}
-    arrays = [numbers(column, kinds[name]) for name, column in flush.columns.items()]
+    kinds = {name: pa.from_numpy_dtype(COLUMNS[name]) for name in columns}
+    arrays = [numbers(column, kinds[name]) for name, column in columns.items()]
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(list(kinds.items())))
 
 
-def read_flush(head: FlushHead, rows: pa.RecordBatch | None, *, job: str, attempt: int, host: str, shard: int) -> Flush:
+def read_flush(
+    head: FlushHead, rows: pa.RecordBatch | None, *, job: str, attempt: int, host: str, place: Place
+) -> Flush:
     """A flush as it came, with a row for every call; unknown columns are ignored.
 
     Raises
@@ -355,37 +374,23 @@ def read_flush(head: FlushHead, rows: pa.RecordBatch | None, *, job: str, attemp
         It contradicts itself, or claims what cannot be.
 
     """
-    if not 0 <= shard <= MAX_WORLD_RANKS:
-        raise InvalidEvent(f"the shard of a flush is {shard}")
-    n_rows, n_there = _n_rows(head.parts), 0 if rows is None else rows.num_rows
-    if n_rows != n_there:
-        raise InvalidEvent(f"a flush says it has {n_rows} rows and has {n_there}")
-    highest = 0
+    if not 0 <= place.shard <= MAX_WORLD_RANKS:
+        raise InvalidEvent(f"the shard of a flush is {place.shard}")
+    columns = read_columns(rows, _n_rows(head.parts), "a flush")
     for part in head.parts:
         if part.n_rows < 0:
             raise InvalidEvent(f"a part of a flush says it has {part.n_rows} rows")
         if part.dropped < 0 or part.within_ns < 0:
             raise InvalidEvent(f"{part.dropped} calls dropped, right within {part.within_ns} ns: neither is negative")
-        if part.sees not in _SEES:
-            Sees(part.sees)  # says so
-        for one in part.represented:
-            highest = max(highest, one.rank)
-    columns: dict[str, Column] = {}
-    if rows is not None:
-        there = zip(rows.schema.names, rows.columns, strict=True)
-        columns = {name: _read_column(column, name, COLUMNS[name]) for name, column in there if name in COLUMNS}
-    if n_rows and "rank" in columns and "seq" in columns:
-        ranks = columns["rank"]
-        if ranks.min() < 0 or columns["seq"].min() < 0:
-            raise InvalidEvent("a flush has a negative rank or sequence number")
-        highest = max(int(ranks.max()), highest)
-        if highest >= MAX_WORLD_RANKS:
+        known_sees(part.sees)
+        if (highest := max((one.rank for one in part.represented), default=0)) >= MAX_WORLD_RANKS:
             raise InvalidEvent(f"a flush has rank {highest}; at most {MAX_WORLD_RANKS} can be watched")
     return Flush(
         job=job,
         attempt=attempt,
         host=host,
-        shard=shard,
+        shard=place.shard,
+        is_home=place.is_home,
         vitals=head.vitals or (),
         topologies=in_full(head.topologies, head.spanned, job=job, attempt=attempt),
         parts=head.parts,
@@ -394,6 +399,37 @@ def read_flush(head: FlushHead, rows: pa.RecordBatch | None, *, job: str, attemp
         promises=head.promises,
         heartbeat=head.heartbeat,
     ).whole()
+
+
+def known_sees(number: int) -> None:
+    """That it is one of `Sees`, or `ValueError`."""
+    if number not in _SEES:
+        Sees(number)  # says so
+
+
+def read_columns(rows: pa.RecordBatch | None, n_rows: int, what: str) -> dict[str, Column]:
+    """The columns of `what` that this build knows, which says that it has so many rows.
+
+    Raises
+    ------
+    InvalidEvent
+        It has not, or they are of ranks that there cannot be.
+
+    """
+    n_there = 0 if rows is None else rows.num_rows
+    if n_rows != n_there:
+        raise InvalidEvent(f"{what} says it has {n_rows} rows and has {n_there}")
+    if rows is None:
+        return {}
+    there = zip(rows.schema.names, rows.columns, strict=True)
+    columns = {name: _read_column(column, name, COLUMNS[name]) for name, column in there if name in COLUMNS}
+    if n_rows and "rank" in columns and "seq" in columns:
+        ranks = columns["rank"]
+        if ranks.min() < 0 or columns["seq"].min() < 0:
+            raise InvalidEvent(f"{what} has a negative rank or sequence number")
+        if (highest := int(ranks.max())) >= MAX_WORLD_RANKS:
+            raise InvalidEvent(f"{what} has rank {highest}; at most {MAX_WORLD_RANKS} can be watched")
+    return columns
 
 
 def _read_column(column: pa.Array, name: str, kind: type[np.generic]) -> Column:
@@ -436,7 +472,7 @@ def _is_unknown(column: Column, name: str) -> bool:
     return bool(np.isnan(column).all() if unknown != unknown else (column == unknown).all())
 
 
-def flushes_of(events: Iterable[HostCall], shards: Mapping[str, int]) -> Iterator[Flush]:
+def flushes_of(events: Iterable[HostCall], places: Mapping[str, Place]) -> Iterator[Flush]:
     """What a host says, in as few flushes as may be, of one kind of thing each; in the order in which it is heard.
 
     Topologies, calls, markers, promises, and the promises that close: what an agent may do with them, if it has to make
@@ -446,21 +482,22 @@ def flushes_of(events: Iterable[HostCall], shards: Mapping[str, int]) -> Iterato
     ----------
     events
         Of one host, and of any attempts.
-    shards
+    places
         By communicator.
 
     """
-    by_shard: dict[tuple[int, int, int], list[HostCall]] = {}
+    by_place: dict[tuple[int, Place, int], list[HostCall]] = {}
     for event in events:
-        by_shard.setdefault((event.attempt, shards[event.communicator], _turn(event)), []).append(event)
-    for (attempt, shard, _), said in sorted(by_shard.items(), key=lambda one: one[0]):
+        by_place.setdefault((event.attempt, places[event.communicator], _turn(event)), []).append(event)
+    for (attempt, place, _), said in sorted(by_place.items(), key=lambda one: one[0]):
         for some in _portions(said):
             batches = [event for event in some if isinstance(event, CallBatch)]
             yield Flush(
                 job=said[0].job,
                 attempt=attempt,
                 host=said[0].host,
-                shard=shard,
+                shard=place.shard,
+                is_home=place.is_home,
                 topologies=tuple(event for event in some if isinstance(event, Topology)),
                 parts=tuple(map(_part, batches)),
                 columns=columns_of(batches) if batches else {},

@@ -32,11 +32,14 @@ from pacehound.model.events import (
 )
 from pacehound.model.flushes import Flush
 from pacehound.model.operations import Operations
+from pacehound.model.relayed import Relayed
 from pacehound.model.rounds import Rounds
+from pacehound.model.shards import RELAYED_KEY
 
 Event = (
     CallBatch
     | Flush
+    | Relayed
     | Topology
     | Progress
     | Markers
@@ -84,9 +87,11 @@ def route(event: Event) -> tuple[topics.Topic, str]:
             return topics.CALLS, event.communicator
         case Flush():
             return topics.CALLS, event.key
+        case Relayed():
+            return topics.ROUNDS, event.key
         case Tick():
-            is_host = event.stream.startswith(HOST_STREAM)
-            return (topics.HOSTS if is_host else topics.CALLS), event.stream
+            is_relayed, is_host = event.stream.startswith(RELAYED_KEY), event.stream.startswith(HOST_STREAM)
+            return (topics.ROUNDS if is_relayed else topics.HOSTS if is_host else topics.CALLS), event.stream
         case HostSample() | HostVitals() | HostEvidence():
             return topics.HOSTS, host_stream(event.job, event.host)
         case Operations():

@@ -41,7 +41,7 @@ CALLS = Topic(name="calls", key="communicator", partitions=32, retention_s=6 * H
 TOPOLOGY = Topic(name="topology", key="what a host announced at once", partitions=8, retention_s=None)
 HOSTS = Topic(name="hosts", key="job and host", partitions=8, retention_s=DAY_S)
 OPS = Topic(name="ops", key="job and host", partitions=8, retention_s=DAY_S)
-ROUNDS = Topic(name="rounds", key="job", partitions=8, retention_s=6 * HOUR_S)
+ROUNDS = Topic(name="rounds", key="job, or shard to which homes relay", partitions=8, retention_s=6 * HOUR_S)
 ITERATIONS = Topic(name="iterations", key="job", partitions=8, retention_s=DAY_S)
 FINDINGS = Topic(name="findings", key="job", partitions=8, retention_s=30 * DAY_S)
 INCIDENTS = Topic(name="incidents", key="job", partitions=8, retention_s=30 * DAY_S)

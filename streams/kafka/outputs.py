@@ -16,8 +16,9 @@ from pacehound.model.conclusions import Concluded, Conclusions, cells_of
 from pacehound.model.events import Tick
 from pacehound.model.flushes import Flush
 from pacehound.model.pair_rounds import PairRounds
+from pacehound.model.relayed import Relayed
 from pacehound.model.routing import Event
-from pacehound.model.shards import SHARD_KEY
+from pacehound.model.shards import RELAYED_KEY, is_of_shard
 
 LARGEST_OUTPUT_BYTES = MAX_MESSAGE_BYTES - 64 * 1024
 """Key, stamp and Kafka's own frame need some room, too."""
@@ -38,9 +39,9 @@ def told(followed: Iterable[Followed]) -> Iterator[Event]:
 
     Rounds of pairs are said among conclusions alone, whatever they follow from.
     """
-    for (job, attempt, is_of_shard), some in groupby(followed, _whose):
+    for (job, attempt, is_told_at_once), some in groupby(followed, _whose):
         results = [result for one in some for result in one.results]
-        if results and (is_of_shard or any(isinstance(result, PairRounds) for result in results)):
+        if results and (is_told_at_once or any(isinstance(result, PairRounds) for result in results)):
             yield from _concluded(job, attempt, results)
         else:
             yield from cast(Sequence[Event], results)
@@ -65,6 +66,17 @@ def encoded(events: Iterable[Event]) -> tuple[list[tuple[Event, bytes]], Excepti
     return bodies, refused
 
 
+def passed_on(followed: Iterable[Followed]) -> tuple[list[Followed], list[Relayed]]:
+    """The same without what goes to other shards of stage one, and that, in order."""
+    rest: list[Followed] = []
+    relayed: list[Relayed] = []
+    for one in followed:
+        mine = [result for result in one.results if isinstance(result, Relayed)]
+        relayed += mine
+        rest.append(Followed(one.event, [r for r in one.results if not isinstance(r, Relayed)]) if mine else one)
+    return rest, relayed
+
+
 def together(bodies: Iterable[tuple[Event, bytes]]) -> Iterator[tuple[str, bytes]]:
     """Messages that hold these, in order, each with its job."""
     for job, of_job in groupby(bodies, lambda one: one[0].job):
@@ -81,8 +93,10 @@ def together(bodies: Iterable[tuple[Event, bytes]]) -> Iterator[tuple[str, bytes
 
 def _whose(one: Followed) -> tuple[str, int, bool]:
     event = one.event
-    is_of_shard = isinstance(event, Flush) or (isinstance(event, Tick) and event.stream.startswith(SHARD_KEY))
-    return event.job, event.attempt, is_of_shard
+    is_told_at_once = isinstance(event, (Flush, Relayed)) or (
+        isinstance(event, Tick) and (is_of_shard(event.stream) or event.stream.startswith(RELAYED_KEY))
+    )
+    return event.job, event.attempt, is_told_at_once
 
 
 def _concluded(job: str, attempt: int, results: Sequence[Event | PairRounds]) -> list[Event]:

@@ -62,7 +62,7 @@ class KeyState(Generic[OperatorT]):
     covered
         Offset of the last message that it has taken in.
     sent
-        How many outputs there were.
+        How many outputs there were; those that went to other keys than the job's are in `passed_on`, by key.
     taken
         By sender: when its state began, and how many of its outputs were taken in here.
     announced
@@ -78,6 +78,7 @@ class KeyState(Generic[OperatorT]):
     began: int
     covered: int
     sent: int = 0
+    passed_on: dict[str, int] = field(default_factory=dict)
     taken: dict[str, tuple[int, int]] = field(default_factory=dict)
     announced: dict[str, None] = field(default_factory=dict)
     is_begun_anew: bool = False
@@ -204,8 +205,14 @@ class Partition(Generic[OperatorT]):
         state.covered = message.offset
         return state
 
-    def stamp(self, key: str, state: KeyState[OperatorT]) -> Stamp:
-        """For the next output of a key."""
+    def stamp(self, key: str, state: KeyState[OperatorT], to: str = "") -> Stamp:
+        """For the next output of a key: of those to its job, or of those `to` another key, counted by themselves.
+
+        Whoever takes them in knows a gap by their numbers.
+        """
+        if to:
+            number = state.passed_on[to] = state.passed_on.get(to, -1) + 1
+            return Stamp(stream=f"{self.topic}/{key} to {to}", began=state.began, number=number)
         state.sent += 1
         return Stamp(stream=f"{self.topic}/{key}", began=state.began, number=state.sent - 1)
 
@@ -371,13 +378,25 @@ class Partition(Generic[OperatorT]):
 
     def _read(self, key: str, body: bytes) -> KeyState[OperatorT]:
         match self._codec.decode(body):
-            case (operator, int(began), int(covered), int(sent), dict(taken), list(announced), bool(is_begun_anew)) if (
+            case (
+                operator,
+                int(began),
+                int(covered),
+                int(sent),
+                dict(passed_on),
+                dict(taken),
+                list(announced),
+                bool(is_begun_anew),
+            ) if (
                 type(operator) is type(self._make(key))
                 and type(operator.is_closed) is bool
+                and all(isinstance(to, str) and isinstance(number, int) for to, number in passed_on.items())
                 and all(map(_is_taken, taken.items()))
                 and all(isinstance(name, str) for name in announced)
             ):
-                return KeyState(operator, began, covered, sent, taken, dict.fromkeys(announced), is_begun_anew)
+                return KeyState(
+                    operator, began, covered, sent, passed_on, taken, dict.fromkeys(announced), is_begun_anew
+                )
             case other:
                 raise MalformedState(f"a state of something else: {str(other)[:60]}")
 
@@ -392,7 +411,7 @@ class Partition(Generic[OperatorT]):
 
 
 def _as_data(state: KeyState[Any]) -> tuple[Any, ...]:
-    values = (state.operator, state.began, state.covered, state.sent, state.taken)
+    values = (state.operator, state.began, state.covered, state.sent, state.passed_on, state.taken)
     return *values, list(state.announced), state.is_begun_anew
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 from pacehound.bus import Message
@@ -22,7 +22,9 @@ from pacehound.model.events import Topology
 from pacehound.model.flushes import Flush
 from pacehound.model.identity import event_id
 from pacehound.model.routing import Event
+from pacehound.model.shards import HOME_KEY, relayed_key
 from pacehound.settings import Settings
+from streams.rounds.relay import is_passed_on, joined_by
 from streams.rounds.stage_one import StageOne
 
 logger = logging.getLogger("pacehound.streams")
@@ -65,9 +67,7 @@ class Announcement:
         """That of an event which has this name, and stood there."""
         kept: Event = event
         if isinstance(event, Flush):
-            kept = Flush(
-                job=event.job, attempt=event.attempt, host=event.host, shard=event.shard, topologies=event.topologies
-            )
+            kept = replace(event, vitals=(), parts=(), columns={}, markers=(), promises=(), heartbeat=None)
         return cls(name, event.job, key, offset, codec.encode(kept))
 
     @classmethod
@@ -125,6 +125,17 @@ class KnownTopologies:
     def of_key(self, key: str) -> list[Announcement]:
         """What stood in `calls` under a key, in its order."""
         return sorted((one for one in self._records.values() if one.key == key), key=lambda one: (one.offset, one.name))
+
+    def relayed_to(self, key: str) -> list[Topology]:
+        """What homes have passed on, or will, to the shard that has this key on `rounds`."""
+        known = sorted(self._records.values(), key=lambda one: (one.offset, one.name))
+        return [
+            topology
+            for one in known
+            if one.key.startswith(HOME_KEY)
+            for topology in one.topologies()
+            if is_passed_on(topology) and relayed_key(topology.job, topology.attempt, joined_by(topology)) == key
+        ]
 
     def of_job(self, job: str, attempt: int, settings: Settings) -> list[Event]:
         """What stage one has said of the communicators of a job that are open."""

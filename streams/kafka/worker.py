@@ -28,7 +28,7 @@ from pacehound.model.flushes import Flush
 from pacehound.model.operations import Operations
 from pacehound.model.pair_rounds import PairRounds
 from pacehound.model.routing import Event, route
-from pacehound.model.shards import SHARD_KEY
+from pacehound.model.shards import RELAYED_KEY
 from pacehound.model.topics import Topic
 from pacehound.runtime.dead_letter import dead_letter_of
 from pacehound.runtime.metric_names import (
@@ -48,13 +48,13 @@ from pacehound.settings import Settings
 from streams.job.stage_two import StageTwo
 from streams.kafka.consumer_group import ConsumerGroup
 from streams.kafka.going_back import GoingBack
-from streams.kafka.outputs import Followed, encoded, together, told
+from streams.kafka.operators import Operator, operator_of
+from streams.kafka.outputs import Followed, encoded, passed_on, together, told
 from streams.kafka.partition import Gap, KeyState, Partition
 from streams.kafka.snapshot_records import MARKER, SnapshotReader
 from streams.kafka.snapshot_times import SnapshotTimes
 from streams.kafka.topologies import Announcement, KnownTopologies, name_of
-from streams.rounds.shard import Shard
-from streams.rounds.stage_one import OpenStream, StageOne
+from streams.rounds.stage_one import OpenStream
 from streams.snapshots.schema import state_codec
 
 logger = logging.getLogger("pacehound.streams")
@@ -64,8 +64,6 @@ FLUSH_S = 300.0
 TICK_GRACE_S = 10.0
 REACHED_WITHIN_S = 1.0
 LOOKED_UP_WITHIN_S = 5.0
-
-Stage = StageOne | Shard | StageTwo
 
 
 class StreamsWorker:
@@ -95,7 +93,7 @@ class StreamsWorker:
         self._clock = clock
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="pacehound-kafka")
         self._probe = ThreadPoolExecutor(max_workers=1, thread_name_prefix="pacehound-probe")
-        self._partitions: dict[Place, Partition[Stage]] = {}
+        self._partitions: dict[Place, Partition[Operator]] = {}
         self._topologies = KnownTopologies()
         self._restoring = asyncio.Lock()
         self._turn = asyncio.Lock()
@@ -128,7 +126,7 @@ class StreamsWorker:
             self._came_s = self._clock.monotonic_s()
             self._snapshot_times.worked(began_s, self._came_s)
 
-    async def _admit(self, partition: Partition[Stage], message: Message) -> None:
+    async def _admit(self, partition: Partition[Operator], message: Message) -> None:
         place = (message.topic, message.partition)
         try:
             state = partition.admit(message)
@@ -152,11 +150,11 @@ class StreamsWorker:
                 state.announced = {}
             partition.done(message.key, state)
 
-    async def _introduce(self, partition: Partition[Stage], message: Message, state: KeyState[Stage]) -> None:
+    async def _introduce(self, partition: Partition[Operator], message: Message, state: KeyState[Operator]) -> None:
         """Tell a state that is begun anew what the log may have forgotten."""
-        if isinstance(state.operator, StageTwo):
-            for event in self._jobs_topologies(message) if state.is_begun_anew else ():
-                await self._send(partition, message, state, [Followed(event, state.operator.on_event(event))])
+        if message.topic == topics.ROUNDS.name:
+            for event in self._forgotten(message) if state.is_begun_anew else ():
+                await self._send(partition, message, state, [Followed(event, list(state.operator.on_event(event)))])
             return
         for kept in self._topologies.of_key(message.key):
             state.announced[kept.name] = None
@@ -168,7 +166,10 @@ class StreamsWorker:
                     continue
                 await self._send(partition, message, state, [Followed(topology, results)])
 
-    def _jobs_topologies(self, message: Message) -> list[Event]:
+    def _forgotten(self, message: Message) -> list[Event]:
+        """Who is in the communicators of which this key of `rounds` hears."""
+        if message.key.startswith(RELAYED_KEY):
+            return [*self._topologies.relayed_to(message.key)]
         attempts = {
             event.attempt for outcome in worked(message, lambda _: None) if (event := outcome.event) is not None
         }
@@ -178,7 +179,7 @@ class StreamsWorker:
             for event in self._topologies.of_job(message.key, attempt, self._settings)
         ]
 
-    async def _note_topology(self, message: Message, state: KeyState[Stage], event: Event) -> None:
+    async def _note_topology(self, message: Message, state: KeyState[Operator], event: Event) -> None:
         """Keep topologies that were taken in, for whoever begins the state anew when `calls` has forgotten them."""
         if not isinstance(event, (Topology, Flush)) or isinstance(state.operator, StageTwo) or state.operator.is_closed:
             return
@@ -194,7 +195,7 @@ class StreamsWorker:
         number = topics.partition_of(key.encode(), topics.TOPOLOGY.partitions)
         await self._put_to(topics.TOPOLOGY, number, name.encode(), value, headers)
 
-    async def _work(self, partition: Partition[Stage], message: Message, state: KeyState[Stage]) -> bool:
+    async def _work(self, partition: Partition[Operator], message: Message, state: KeyState[Operator]) -> bool:
         """Feed the events of a message to its key; whether that has a state worth keeping.
 
         Each of its records stands for itself: a bad one does not take the good ones with it.
@@ -241,7 +242,7 @@ class StreamsWorker:
         return is_kept
 
     async def _send(
-        self, partition: Partition[Stage], message: Message, state: KeyState[Stage], followed: Sequence[Followed]
+        self, partition: Partition[Operator], message: Message, state: KeyState[Operator], followed: Sequence[Followed]
     ) -> None:
         """Send on what follows from the events of a message; to stage two in as few messages as may be.
 
@@ -257,7 +258,13 @@ class StreamsWorker:
         kinds = Counter(type(result).__name__ for one in followed for result in one.results)
         for kind, n_results in kinds.items():
             self._telemetry.add(EVENTS_OUT, n_results, kind=kind)
-        bodies, refused = encoded(told(followed))
+        rest, relayed = passed_on(followed)
+        bodies, refused = encoded(told(rest))
+        others, refused_others = encoded(relayed)
+        refused = refused or refused_others
+        for event, body in others:
+            topic, key = route(event)
+            await self._put(topic, key, body, (partition.stamp(message.key, state, to=key).header(),))
         if isinstance(state.operator, StageTwo):
             for event, body in bodies:
                 topic, key = route(event)
@@ -294,7 +301,7 @@ class StreamsWorker:
     def _check_key(self, event: Event, message: Message) -> None:
         if message.key == MARKER:
             raise InvalidEvent(f"the key {message.key!r} is that of snapshots")
-        if message.topic == topics.ROUNDS.name:
+        if message.topic == topics.ROUNDS.name and not message.key.startswith(RELAYED_KEY):
             if event.job != message.key:
                 raise InvalidEvent(f"an event of job {event.job!r} has the key {message.key!r}")
             return
@@ -324,7 +331,7 @@ class StreamsWorker:
             self._owner = uuid.uuid4().hex[:12]
             begins_anew = False
             for topic, number in new:
-                partition: Partition[Stage] = Partition(
+                partition: Partition[Operator] = Partition(
                     topic, number, self._maker(topic), self._codec, is_stamped=topic == topics.ROUNDS.name
                 )
                 first = oldest[topic, number]
@@ -362,11 +369,8 @@ class StreamsWorker:
     def _read_topologies(self) -> KnownTopologies:
         return KnownTopologies.read(read_to_end(self._settings.kafka, topics.TOPOLOGY))
 
-    def _maker(self, topic: str) -> Callable[[str], Stage]:
-        if topic == topics.ROUNDS.name:
-            return lambda key: StageTwo(key, self._settings)
-        is_calls = topic == topics.CALLS.name
-        return lambda key: (Shard if is_calls and key.startswith(SHARD_KEY) else StageOne)(self._settings)
+    def _maker(self, topic: str) -> Callable[[str], Operator]:
+        return lambda key: operator_of(topic, key, self._settings)
 
     async def _notice_undelivered(self) -> None:
         """Ask for messages that are there and do not come."""
@@ -468,10 +472,7 @@ class StreamsWorker:
         for place in self._group.assigned():
             partition = self._partitions.get(place)
             for key, state in partition.keys.items() if partition is not None else ():
-                if (
-                    isinstance(state.operator, (StageOne, Shard))
-                    and (opened := state.operator.open_stream()) is not None
-                ):
+                if not isinstance(state.operator, StageTwo) and (opened := state.operator.open_stream()) is not None:
                     streams[key] = opened
         for name in self._silence.due(streams, self._clock.monotonic_s()):
             opened = streams[name]

@@ -18,6 +18,7 @@ from pacehound.model.calls import DIRECTIONS, CallBatch
 from pacehound.model.codes import ALGORITHMS, PROTOCOLS
 from pacehound.model.columns import values_of
 from pacehound.model.flushes import Flush
+from pacehound.model.relayed import Relayed
 from streams.rounds.call_loops import ReadyCalls, ready
 from streams.rounds.row_loops import RowsInC, columns_in_c
 
@@ -109,8 +110,8 @@ def rows_of_batch(batch: CallBatch) -> CallRows:
     return _rows(columns, ready(len(batch), columns))
 
 
-def rows_of_flush(flush: Flush) -> CallRows:
-    """The rows of a flush, of all its communicators."""
+def rows_of_flush(flush: Flush | Relayed) -> CallRows:
+    """The rows of a flush, or of what was relayed, of all their communicators."""
     columns = {"peer": flush.column("peer"), **flush.known_columns}
     return _rows(columns, ready(len(flush), columns))
 

@@ -6,7 +6,7 @@ of the log; what goes out is in event time up to the watermark that follows it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -148,17 +148,18 @@ class CommunicatorOperator:
         """A host's rows; they wait in the grid until a progress promises that all are there."""
         self._check_announced(batch.host)
         rows = rows_of_batch(batch)
-        return self.on_rows(rows, slice(0, len(rows)), batch.host, batch.sees, batch.source, batch.dropped)
+        return self.on_rows(rows, slice(0, len(rows)), (batch.host,), batch.sees, batch.source, batch.dropped)
 
     def on_rows(
-        self, rows: CallRows, where: slice, host: str, sees: Sees, source: str, dropped: int
+        self, rows: CallRows, where: slice, hosts: Iterable[str], sees: Sees, source: str, dropped: int
     ) -> list[StageOneEvent]:
-        """A host's rows as columns, `where` those of this communicator are, and how many more it has lost."""
-        self._check_announced(host)
+        """Rows of these hosts as columns, `where` those of this communicator are, and how many more they have lost."""
+        for host in hosts:
+            self._check_announced(host)
+        found = self._looked_at(rows, where) if where.start < where.stop else None
         self._count("dropped_calls", dropped)
-        if where.start == where.stop:
+        if found is None:
             return []
-        found = self._looked_at(rows, where)
         self._count("backward_times", found.n_backward)
         self._has_new_rows, self._is_quiet = True, False
         if is_of_digests(source):
@@ -312,9 +313,9 @@ class CommunicatorOperator:
         self._hosts.beat(beats)
         return self.advance() if self._hosts.may_rise or self._has_new_rows else []
 
-    def on_tick(self, tick: Tick) -> list[StageOneEvent]:
-        """Time has passed in a stream in which a host is silent: who is too far behind is left out, then given up."""
-        self._hosts.tick(tick.time_ns)
+    def on_tick(self, tick: Tick, among: Collection[str] | None = None) -> list[StageOneEvent]:
+        """Time has passed in a stream in which a host is silent (`HostsOfCommunicator.tick`)."""
+        self._hosts.tick(tick.time_ns, among)
         return self.advance()
 
     def _advance(self) -> list[StageOneEvent]:

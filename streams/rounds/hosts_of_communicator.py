@@ -210,11 +210,18 @@ class HostsOfCommunicator:
         for name, one in beats:
             self.may_rise |= self._hear(self._known[name], one)
 
-    def tick(self, time_ns: int) -> None:
-        """Time has passed in a stream in which a host is silent: who is too far behind is left out, then given up."""
-        self._ticked_ns = max(self._ticked_ns, time_ns)
+    def tick(self, time_ns: int, among: Collection[str] | None = None) -> None:
+        """Time has passed in a stream in which a host is silent: who is too far behind is left out, then given up.
+
+        That is told of some hosts (`among`), and then nothing of those that nobody has announced; of none, and then of
+        these alone; or of all (`None`).
+        """
+        if not among or self.is_complete:
+            self._ticked_ns = max(self._ticked_ns, time_ns)
         self._hear_all()
-        for host in self._known.values():
+        for name, host in self._known.items():
+            if among is not None and name not in among:
+                continue
             if host.closed or host.promised_ns + host.quiet_ns >= time_ns - self._lateness_ns:
                 continue
             is_given_up = host.patience.ends(time_ns)

@@ -136,11 +136,11 @@ class PartialCommunicator:
         return self._operator is not None
 
     def on_rows(
-        self, rows: CallRows, where: slice, host: str, sees: Sees, source: str, dropped: int
+        self, rows: CallRows, where: slice, hosts: Iterable[str], sees: Sees, source: str, dropped: int
     ) -> list[StageOneEvent]:
-        """A host's rows as columns; as `CommunicatorOperator.on_rows`, where every member is known."""
+        """Rows of hosts as columns; as `CommunicatorOperator.on_rows`, where every member is known."""
         assert self._operator is not None
-        return self._operator.on_rows(self.named_rows(rows, where), where, host, sees, source, dropped)
+        return self._operator.on_rows(self.named_rows(rows, where), where, hosts, sees, source, dropped)
 
     def named_rows(self, rows: CallRows, where: slice) -> CallRows:
         """Peers by rank."""
@@ -195,10 +195,10 @@ class PartialCommunicator:
             self.on_promise(replace(before, time_ns=heartbeat.time_ns))
         return []
 
-    def on_tick(self, tick: Tick) -> list[StageOneEvent]:
+    def on_tick(self, tick: Tick, among: Collection[str] | None = None) -> list[StageOneEvent]:
         """Time has passed and somebody is silent: the job waits for `lateness_ns`, and then goes on without this."""
         if self._operator is not None:
-            return self._operator.on_tick(tick)
+            return self._operator.on_tick(tick, among)
         self._tick = tick
         if tick.time_ns < self._created_ns + self._lateness_ns:
             return []

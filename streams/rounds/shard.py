@@ -10,11 +10,12 @@ import numpy as np
 
 from pacehound.errors import InvalidEvent, PartlyRefused, RejectedMessage
 from pacehound.model.digests import is_of_digests
-from pacehound.model.events import Tick, Topology, Watermark
+from pacehound.model.events import Progress, Tick, Topology, Watermark
 from pacehound.model.flushes import Flush
+from pacehound.model.relayed import Relayed
 from pacehound.model.routing import Event, host_stream
 from pacehound.settings import Settings
-from streams.rounds.call_rows import rows_of_flush
+from streams.rounds.call_rows import CallRows, rows_of_flush
 from streams.rounds.digest_places import Places
 from streams.rounds.digest_rows import digests_of_flush
 from streams.rounds.digest_table import DigestTable
@@ -38,6 +39,11 @@ class _Said(NamedTuple):
 
 MAX_OVER = 1_000
 """Communicators that are over, and whose late rows are still recognised as such."""
+
+
+UNANNOUNCED_S = 60.0
+"""So long a shard that hears what homes have relayed waits for members whom nobody has announced, longer than others:
+their home may have more to read than the others, and only there silence is told from that."""
 
 
 def conclude_flush(flush: Flush, stage_of: Callable[[str], StageOne]) -> list[StageTwoInput]:
@@ -79,7 +85,7 @@ def hear_flush(flush: Flush, stage_of: Callable[[str], StageOne]) -> list[StageT
     if flush.parts:
         rows = rows_of_flush(flush)
         for part, where in zip(flush.parts, flush.slices(), strict=True):
-            hear(lambda p=part, w=where: stage_of(p.communicator).on_rows(flush, p, w, rows))  # type: ignore[misc]
+            hear(lambda p=part, w=where: _hear_rows(flush, p, w, rows, stage_of))  # type: ignore[misc]
     for said in flush.markers:
         hear(lambda one=said: stage_of(one.communicator).on_event(one))  # type: ignore[misc]
     for promise in flush.promises:
@@ -96,7 +102,47 @@ def hear_flush(flush: Flush, stage_of: Callable[[str], StageOne]) -> list[StageT
     return results
 
 
-def of_processes(flush: Flush) -> list[StageTwoInput]:
+def hear_relayed(said: Relayed, stage_of: Callable[[str], StageOne]) -> list[StageTwoInput]:
+    """What follows from what was relayed, but for its promises, as of a flush; errors as in `hear_flush`."""
+    results: list[StageTwoInput] = []
+    refused: list[RejectedMessage] = []
+
+    def hear(what: Callable[[], Iterable[StageTwoInput]]) -> None:
+        try:
+            results.extend(what())
+        except RejectedMessage as error:
+            refused.append(error)
+
+    for topology in said.topologies:
+        hear(lambda one=topology: stage_of(one.communicator).on_event(one))  # type: ignore[misc]
+    if said.parts:
+        rows = rows_of_flush(said)
+        for part, where in zip(said.parts, said.slices(), strict=True):
+            try:
+                results += _hear_rows(said, part, where, rows, stage_of)
+            except RejectedMessage:  # one host that says what cannot be takes no other's rows with it
+                for one, mine in said.by_host(part, where):
+                    hear(lambda p=one, w=mine: _hear_rows(said, p, w, rows, stage_of))  # type: ignore[misc]
+    for marks in said.markers:
+        hear(lambda one=marks: stage_of(one.communicator).on_event(one))  # type: ignore[misc]
+    for promise in said.promises:
+        hear(lambda one=promise: stage_of(one.communicator).on_promise(one))  # type: ignore[misc]
+    for beating in said.beats:
+        for name in beating.beat.communicators:
+            beats = [(beating.host, beating.beat)]
+            hear(lambda n=name, b=beats: stage_of(n).on_heartbeats(b))  # type: ignore[misc]
+    if refused:
+        raise PartlyRefused(f"{len(refused)} parts of what was relayed are refused, the first: {refused[0]}", results)
+    return results
+
+
+def _hear_rows(
+    said: Flush | Relayed, part: Any, where: slice, rows: CallRows, stage_of: Callable[[str], StageOne]
+) -> list[StageTwoInput]:
+    return stage_of(part.communicator).on_rows(part, where, rows, said.hosts_of(part), lambda: said.batch(part, where))
+
+
+def of_processes(flush: Flush) -> list[Watermark]:
     """That the host's processes go on, if its heartbeat says so."""
     beat = flush.heartbeat
     if beat is None or not beat.is_of_processes:
@@ -127,6 +173,8 @@ class Shard:
     at once: what costs is not to find out for each of them where it belongs. And what follows from promises is found
     out when all hosts have come to the next time that something can be told, not when each of them speaks.
 
+    It hears hosts themselves, or what their homes have relayed, which tell it who is silent.
+
     >>> from pacehound.settings import Settings
     >>> Shard(Settings()).on_event(Tick(job="j", attempt=0, time_ns=5, stream="shard:j/0/0"))
     []
@@ -145,6 +193,7 @@ class Shard:
         self._end_ns: int | None = None  # of the iteration that all ranks have told the end of
         self._quiet_ns = 0  # for how long a host may say nothing, as one said last
         self._beat_ns: dict[str, int] = {}  # by host whose heart beats, when it did last
+        self._hears_homes = False
         self._begin()
 
     def _begin(self) -> None:
@@ -177,11 +226,15 @@ class Shard:
         match event:
             case Flush():
                 return self._on_flush(event)
+            case Relayed():
+                return self._on_relayed(event)
             case Topology():
                 self._open, touched = None, [event.communicator]
                 return self._concluded(touched, lambda: self._stage(event.communicator).on_event(event))
             case Tick():
-                return self._concluded(list(self._stages), lambda: self._on_tick(event))
+                # Where homes tell who is silent, this is about members whom nobody has announced.
+                among = () if self._hears_homes else None
+                return self._concluded(list(self._stages), lambda: self._on_tick(event, among))
             case _:
                 raise InvalidEvent(f"a {type(event).__name__} does not travel with a shard")
 
@@ -218,6 +271,26 @@ class Shard:
             if rest.heartbeat is not None and rest.heartbeat.communicators:
                 self._beats.note_taken(flush.host, rest.heartbeat)
             return [*results, *self._told_together(rest, touched)]
+
+        return self._concluded(touched, hear)
+
+    def _on_relayed(self, said: Relayed) -> list[StageTwoInput]:
+        self._hears_homes = True
+        if said.tick_ns:
+            tick = Tick(job=said.job, attempt=said.attempt, time_ns=said.tick_ns, stream=said.key)
+            return self._concluded(list(self._stages), lambda: self._on_tick(tick, said.silent))
+        if said.topologies or said.promises or said.beats:
+            self._open = None
+        touched = said.communicators
+
+        def hear() -> list[StageTwoInput]:
+            try:
+                results = hear_relayed(said, self._stage)
+            except PartlyRefused as error:
+                self._note_promises(said)
+                raise PartlyRefused(str(error), [*error.results, *self._told_together(said, touched)]) from error
+            self._note_promises(said)
+            return [*results, *self._told_together(said, touched)]
 
         return self._concluded(touched, hear)
 
@@ -309,18 +382,32 @@ class Shard:
         if beat.communicators:
             self._quiet_ns = beat.quiet_ns
 
+    def _note_promises(self, said: Relayed) -> None:
+        """Those of each host, as of a flush of its own."""
+        last: dict[str, dict[str, Progress]] = {}  # by host and communicator
+        for promise in said.promises:
+            stage = self._stages.get(promise.communicator)
+            known = None if stage is None else stage.communicator
+            if known is not None and promise.host in known.announced:
+                last.setdefault(promise.host, {})[promise.communicator] = promise
+        for host, promises in last.items():
+            time_ns = max(promise.time_ns for promise in promises.values())
+            self._beats.promises(host, time_ns, is_last=all(promise.closed for promise in promises.values()))
+        for one in said.beats:
+            self._beats.promises(one.host, one.beat.time_ns)
+
     def _is_announced(self, flush: Flush) -> bool:
         """Whether its host is known to one of the communicators of which it promises something."""
         stages = (self._stages.get(name) for name in flush.promised_ns)
         known = (stage.communicator for stage in stages if stage is not None)
         return any(one is not None and flush.host in one.announced for one in known)
 
-    def _told_together(self, flush: Flush, touched: list[str]) -> list[StageTwoInput]:
+    def _told_together(self, said: Flush | Relayed, touched: list[str]) -> list[StageTwoInput]:
         """What follows from all promises, if nobody holds back what is waited for; of whom is added to `touched`."""
-        self._promised |= dict.fromkeys(promise.communicator for promise in flush.promises)
-        if flush.markers and self._end_ns is None:
+        self._promised |= dict.fromkeys(promise.communicator for promise in said.promises)
+        if said.markers and self._end_ns is None:
             ends_ns = [
-                stage.told_end_ns(self._tick_ns) for name in flush.communicators if (stage := self._stages.get(name))
+                stage.told_end_ns(self._tick_ns) for name in said.communicators if (stage := self._stages.get(name))
             ]
             self._end_ns = next((end_ns for end_ns in ends_ns if end_ns is not None), None)
             if self._end_ns is not None:
@@ -358,11 +445,11 @@ class Shard:
         next_ns = max((lowest_ns // self._tick_ns + 1) * self._tick_ns, self._held.next_ns)
         self._beats.expect(hosts, next_ns if self._end_ns is None else min(next_ns, self._end_ns))
 
-    def _on_tick(self, tick: Tick) -> list[StageTwoInput]:
+    def _on_tick(self, tick: Tick, among: Collection[str] | None) -> list[StageTwoInput]:
         self._open = None
         results = [*self._tell_all(), *self._silent(tick)]
         for communicator, stage in self._stages.items():
-            results += stage.on_event(replace(tick, stream=communicator))
+            results += stage.on_tick(replace(tick, stream=communicator), among)
         return results
 
     def _silent(self, tick: Tick) -> list[StageTwoInput]:
@@ -382,6 +469,11 @@ class Shard:
         return told
 
     @property
+    def has_open(self) -> bool:
+        """Some communicator has been told of and is not over."""
+        return bool(self._stages)
+
+    @property
     def is_closed(self) -> bool:
         """All that has been told of is over; a job may yet make another communicator."""
         return not self._stages and bool(self._over)
@@ -392,7 +484,11 @@ class Shard:
     def open_stream(self) -> OpenStream | None:
         """All its streams as one: whoever tells of one of them tells of the others."""
         opened = self._stream()
-        return None if opened is None else replace(opened, quiet_s=self._quiet_ns / 1e9)
+        if opened is None:
+            return None
+        if self._hears_homes:  # of those that are known homes tell who is silent
+            return replace(opened, hosts=(), quiet_s=UNANNOUNCED_S)
+        return replace(opened, quiet_s=self._quiet_ns / 1e9)
 
     def _stream(self) -> OpenStream | None:
         """The same, but for how long it may be quiet. Who is in it is asked for each second, and is mostly the same."""

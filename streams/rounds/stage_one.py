@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from pacehound.errors import InvalidEvent
@@ -18,8 +18,9 @@ from pacehound.model.events import (
     Tick,
     Topology,
 )
-from pacehound.model.flushes import CallPart, Flush, Heartbeat
+from pacehound.model.flushes import CallPart, Heartbeat
 from pacehound.model.operations import Operations
+from pacehound.model.relayed import RelayedPart
 from pacehound.model.routing import HOST_STREAM, Event
 from pacehound.settings import Settings
 from streams.rounds.call_rows import CallRows
@@ -29,6 +30,8 @@ from streams.rounds.giving_up import Patience
 from streams.rounds.heartbeats import ToldBeats
 from streams.rounds.hosts_of_communicator import Int64Array
 from streams.rounds.partial_membership import PartialCommunicator
+
+Part = CallPart | RelayedPart
 
 StageTwoInput = StageOneEvent | HostSample | HostVitals | HostEvidence | JobHistory | Operations | Tick
 """What stage two reads: results of communicators, and what hosts say as it is."""
@@ -97,7 +100,7 @@ class StageOne:
                 self.communicator = operator
                 return self._noted(announced)
             case Tick():
-                return [] if self.communicator is None else self._noted(self.communicator.on_tick(event))
+                return self.on_tick(event)
             case CallBatch() if is_kept(event.source):
                 return []  # they stand behind digests, which were judged
             case CallBatch():
@@ -109,14 +112,24 @@ class StageOne:
             case _:
                 raise InvalidEvent(f"{type(event).__name__} is no input of the streams")
 
-    def on_rows(self, flush: Flush, part: CallPart, where: slice, rows: CallRows) -> list[StageTwoInput]:
-        """The calls that a flush has of this communicator, `where` they are among its rows; errors as in `on_event`."""
+    def on_tick(self, tick: Tick, among: Collection[str] | None = None) -> list[StageTwoInput]:
+        """Time has passed in a stream in which a host is silent (`HostsOfCommunicator.tick`)."""
+        return [] if self.communicator is None else self._noted(self.communicator.on_tick(tick, among))
+
+    def on_rows(
+        self, part: Part, where: slice, rows: CallRows, hosts: Sequence[str], as_batch: Callable[[], CallBatch]
+    ) -> list[StageTwoInput]:
+        """Rows of this communicator, of these hosts; `where` they are among those of others. Errors as in `on_event`.
+
+        As long as a communicator waits for members it takes them `as_batch`, of one host.
+        """
         if self.is_closed or is_kept(part.source):
             return []
-        operator = self._known(flush.host, "calls")
+        operator = self._known(hosts[0], "calls")
         if isinstance(operator, PartialCommunicator) and not operator.takes_rows:
-            return self._noted(operator.on_calls(flush.batch(part, where)))
-        return self._noted(operator.on_rows(rows, where, flush.host, Sees(part.sees), part.source, part.dropped))
+            return self._noted(operator.on_calls(as_batch()))
+        dropped = sum(part.dropped) if isinstance(part, RelayedPart) else part.dropped
+        return self._noted(operator.on_rows(rows, where, hosts, Sees(part.sees), part.source, dropped))
 
     def places_of_digests(
         self, host: str, part: CallPart, where: slice, rows: CallRows

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from pacehound.model import events, evidence
 from pacehound.model.calls import CallBatch, Sees
-from pacehound.model.flushes import Heartbeat
+from pacehound.model.flushes import Flush, Heartbeat
 from pacehound.model.operations import Operations
 from pacehound.model.pair_rounds import PairRounds
 from pacehound.model.rounds import Rounds
@@ -51,6 +51,7 @@ from streams.rounds.edges import SeenEdges
 from streams.rounds.giving_up import Patience
 from streams.rounds.heartbeats import Heartbeats
 from streams.rounds.held_back import HeldBack
+from streams.rounds.home import Home
 from streams.rounds.hosts_of_communicator import HostStates
 from streams.rounds.iterations import IterationTracker
 from streams.rounds.merge import Merge, _Waiting
@@ -58,6 +59,7 @@ from streams.rounds.mismatches import MismatchWatch
 from streams.rounds.partial_membership import PartialCommunicator
 from streams.rounds.period import PeriodTracker
 from streams.rounds.recurring import RecurringIterations, _Anchor, _Calls
+from streams.rounds.relay import PassedOn, Relay
 from streams.rounds.shard import Shard
 from streams.rounds.stage_one import StageOne
 from streams.slow.always.always_slow import AlwaysSlowWatch, _SinceStart
@@ -85,11 +87,16 @@ from streams.snapshots.codec import StateCodec
 from streams.whatif.price_watch import PriceWatch
 from streams.whatif.straggling import PricedWindow, Straggling
 
-SCHEMA_VERSION = 22
+SCHEMA_VERSION = 23
 
 _PLAIN: dict[type, str] = {
     StageOne: "_lateness_ns _shared communicator is_closed _host _patience",
-    Shard: "_settings _lateness_ns _tick_ns _stages _over _digests _beats _held _promised _end_ns _quiet_ns _beat_ns",
+    Shard: (
+        "_settings _lateness_ns _tick_ns _stages _over _digests _beats _held _promised _end_ns _quiet_ns _beat_ns "
+        "_hears_homes"
+    ),
+    Home: "_lateness_ns _shard _relay _beats _vitals _processes _quiet_until_ns",
+    Relay: "_known _of _promised_ns _patience _over _waiting",
     Heartbeats: "_longest_ns _waiting _promised_ns _highest_ns _goes_back _behind _since_ns _wanted_ns",
     HeldBack: "_tick_ns _ticks _watermarks _waiting",
     CommunicatorOperator: (
@@ -200,7 +207,7 @@ _MADE: tuple[type, ...] = (
     _Waiting, _Calls, _Anchor, _Compared, ClockOffsets, _Open, _Short, _Hang, _Standstill,
     HostReports, StuckCall, RootCause, Burst, Change, StepTime, _Work, IterationRecord, Charges,
     Attribution, _Counted, _Rates, SlowRound, _Kind, SlowEpisode, _Recent, AlwaysSlow, _SinceStart,
-    Pace, PricedWindow, World, Loss, Digesting,
+    Pace, PricedWindow, World, Loss, Digesting, PassedOn,
     # What findings rest on
     *evidence.KINDS, *evidence.PARTS,
 )  # fmt: skip
@@ -227,7 +234,7 @@ def state_codec(settings: Settings) -> StateCodec:
         made=_MADE,
         values=_VALUES,
         lasting=_LASTING,
-        encoded=(CallBatch, Operations),
+        encoded=(CallBatch, Flush, Operations),
         records={"series": record("series")},
         given=(settings, settings.hang, settings.incidents),
     )

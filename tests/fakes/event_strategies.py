@@ -1,6 +1,7 @@
 """Hypothesis strategies for every event of the pipeline."""
 
 import dataclasses
+import functools
 
 import msgspec
 import numpy as np
@@ -17,7 +18,10 @@ from pacehound.model.evidence import KINDS, PARTS
 from pacehound.model.flushes import Flush, Heartbeat, flushes_of
 from pacehound.model.operations import LARGEST_NUMBER, OPERATION_SCHEMA, OPTYPES, Operations
 from pacehound.model.pair_rounds import PairRounds
+from pacehound.model.relayed import Relayed
 from pacehound.model.rounds import Rounds
+from pacehound.model.shards import Place
+from streams.rounds.relay import Relay
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 INT32 = st.integers(-(2**31), 2**31 - 1)
@@ -222,14 +226,36 @@ def flushes(draw):
     ours = [
         batch_of_host(one, **same) if isinstance(one, CallBatch) else dataclasses.replace(one, **same) for one in said
     ]
-    found = list(flushes_of(ours, {one.communicator: 3 for one in ours if hasattr(one, "communicator")}))
+    place = draw(st.builds(Place, st.integers(0, 7), st.booleans()))
+    found = list(flushes_of(ours, {one.communicator: place for one in ours if hasattr(one, "communicator")}))
     # Of numbers that a store can hold: it takes what a host says at once whole, or not at all.
     number = st.integers(0, 1 << 53)
     nics = st.lists(st.builds(events.NicReading, errors=st.dictionaries(TEXT, number, max_size=2)), max_size=2)
     seen = draw(st.lists(st.builds(events.HostVitals, nics=nics.map(tuple), oom_kills=number), max_size=2))
     vitals = [dataclasses.replace(one, **same) for one in seen]
-    flush = found[0] if found else Flush(**same, shard=3)
+    flush = found[0] if found else Flush(**same, shard=place.shard, is_home=place.is_home)
     return dataclasses.replace(flush, vitals=tuple(vitals), heartbeat=draw(st.none() | heartbeats()))
+
+
+@st.composite
+def relayed(draw):
+    """What simulated hosts have said, put together: any columns, of some communicators, of some hosts."""
+    same = {"job": draw(TEXT), "attempt": draw(ATTEMPT)}
+    said = draw(st.lists(topologies() | call_batches() | markers() | _any_event_of(events.Progress), max_size=6))
+    hosts = draw(st.lists(TEXT, min_size=len(said), max_size=len(said)))
+    topology = functools.partial(events.Topology, **same, is_world=False, world_size=2_048)
+    relay = Relay()
+    for one, host in zip(said, hosts, strict=True):
+        whose = {**same, "host": host, "communicator": one.communicator}
+        ours = (
+            batch_of_host(one, **same, host=host) if isinstance(one, CallBatch) else dataclasses.replace(one, **whose)
+        )
+        known = topology(time_ns=5, host=host, communicator=one.communicator, name="", members=(0, 9), host_ranks=())
+        relay.hear(known)
+        for flush in flushes_of([ours], {one.communicator: Place(1, is_home=True)}):
+            relay.take(dataclasses.replace(flush, heartbeat=draw(st.none() | heartbeats())))
+    ticks = [Relayed(**same, shard=draw(st.integers(0, 7)), silent=tuple(hosts), tick_ns=draw(INT64))]
+    return draw(st.sampled_from(relay.pass_on() or ticks))
 
 
 def heartbeats():
@@ -264,6 +290,7 @@ def conclusions(draw):
 
 st.register_type_strategy(CallBatch, call_batches())
 st.register_type_strategy(Flush, flushes())
+st.register_type_strategy(Relayed, relayed())
 st.register_type_strategy(Heartbeat, heartbeats())
 st.register_type_strategy(Conclusions, conclusions())
 st.register_type_strategy(Rounds, rounds())
@@ -279,11 +306,16 @@ def event_of(kind):
 
 
 def _with_attempt(event, attempt):
-    return event if isinstance(event, (CallBatch, Flush, Conclusions)) else dataclasses.replace(event, attempt=attempt)
+    return (
+        event
+        if isinstance(event, (CallBatch, Flush, Relayed, Conclusions))
+        else dataclasses.replace(event, attempt=attempt)
+    )
 
 
 def _any_event_of(kind):
-    if kind in (CallBatch, Flush, Conclusions, Operations, Rounds, events.Topology, events.Markers, events.Finding):
+    with_columns = (CallBatch, Flush, Relayed, Conclusions, Operations, Rounds)
+    if kind in (*with_columns, events.Topology, events.Markers, events.Finding):
         return st.from_type(kind)
     if kind is events.Progress:
         rate = st.none() | st.floats(0, 1e6)

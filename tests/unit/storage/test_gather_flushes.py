@@ -17,6 +17,7 @@ from pacehound.model.calls import CallBatch
 from pacehound.model.codec import encode
 from pacehound.model.flushes import Flush, flushes_of
 from pacehound.model.routing import Event
+from pacehound.model.shards import Place
 from storage import gather as gather_module
 from storage import schemas
 from storage.gather import Gathered, gather
@@ -51,7 +52,7 @@ def test_flushes_are_stored_as_what_they_say_would_be(said: list[Event], again: 
 
 
 def flush_of(*batches: CallBatch) -> Flush:
-    (flush,) = flushes_of(batches, {batch.communicator: 0 for batch in batches})
+    (flush,) = flushes_of(batches, {batch.communicator: Place(0) for batch in batches})
     return flush
 
 

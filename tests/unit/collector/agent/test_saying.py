@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -23,7 +24,7 @@ from pacehound.model.events import (
 )
 from pacehound.model.flushes import ALWAYS, COLUMNS, MAX_FLUSH_ROWS, MAX_FLUSH_SAID, CallPart, Flush, Heartbeat
 from pacehound.model.routing import Event
-from pacehound.model.shards import SHARD_KEY
+from pacehound.model.shards import HOME_KEY, SHARD_KEY, Place
 from tests.fakes.agent_run import AgentRun
 from tests.fakes.receiver import promises_hold
 
@@ -122,7 +123,7 @@ def test_calls_that_are_dropped_leave_no_promise_behind_them(tmp_path: Path) -> 
 
 def test_what_hardware_is_like_makes_room_before_calls_do_and_costs_none_of_them() -> None:
     vitals = HostVitals(job="job-1", attempt=0, time_ns=5, host="node-1")
-    message = outgoing_vitals(vitals, shard=3)
+    message = outgoing_vitals(vitals, Place(3))
     assert (message.kind, message.calls, message.reported) == ("diagnostics", 0, 0)
     (said,) = codec.decode(message.payload)
     assert isinstance(said, Flush)
@@ -176,3 +177,23 @@ def test_a_message_of_a_shard_that_cannot_be_read_is_dropped_all_the_same(tmp_pa
     outbox.save([damaged], b"", 0)
     assert {name: lost.calls for name, lost in outbox.make_room(900).items()} == {damaged.stream: 7}
     outbox.close()
+
+
+def test_a_host_of_a_large_job_says_all_of_it_at_home_for_as_long_as_its_run_goes_on(tmp_path: Path) -> None:
+    """A run that began before there were homes goes on without one, whoever follows it."""
+    for name, has_homes in (("new", True), ("of before", False)):
+        run = AgentRun(tmp_path / name, "agent.digests_from_ranks=0")
+        if not has_homes:
+            begun = msgspec.msgpack.decode(msgspec.msgpack.encode(run.agent._state()), type=dict)
+            del begun["has_homes"]
+            run.outbox.save([], msgspec.msgpack.encode(begun), 0)
+            run.kill()
+        ring = run.ring(9, world_size=4_096)
+        ring.group([9, 1_033, 2_057], world_size=4_096, is_world=False, handle=b"p" * 16)
+        ring.group([1, 9], world_size=4_096, is_world=False, handle=b"d" * 16)
+        run.flush()
+        run.kill()
+        run.flush()
+        keys = {event.key for event in raw(run) if isinstance(event, Flush)}
+        assert len(keys) == (1 if has_homes else 2)
+        assert all(key.startswith(HOME_KEY) for key in keys) == has_homes

@@ -17,12 +17,12 @@ from pacehound.model.events import HostSample, Progress, RankProgress
 from pacehound.model.events.hosts import MAX_QUIET_NS
 from pacehound.model.flushes import MAX_FLUSH_ROWS, Flush, Heartbeat, flushes_of
 from pacehound.model.representative import RepresentedRank
-from pacehound.model.shards import RANKS_PER_SHARD, shard_of
+from pacehound.model.shards import RANKS_PER_SHARD, Place, shard_of
 from tests.fakes.events import call_batch
 
 
 def flush_of(*batches: CallBatch) -> Flush:
-    (flush,) = flushes_of(batches, {batch.communicator: 0 for batch in batches})
+    (flush,) = flushes_of(batches, {batch.communicator: Place(0) for batch in batches})
     return flush
 
 
@@ -59,7 +59,7 @@ def test_rows_of_one_rank_that_stands_for_others_are_those_of_all_of_them() -> N
 
 def test_no_flush_is_larger_than_a_message_may_be() -> None:
     batches = [call_batch(ordinal=n, n_calls=1_450) for n in range(12)]
-    found = list(flushes_of(batches, {"c0": 0}))
+    found = list(flushes_of(batches, {"c0": Place(0)}))
     assert max(map(len, found)) <= MAX_FLUSH_ROWS
     assert [part.ordinal for flush in found for part in flush.parts] == list(range(12))
     assert max(len(codec.encode(flush)) for flush in found) < 512 * 1024
@@ -145,7 +145,7 @@ def test_a_code_of_a_newer_agent_stands_for_what_is_not_known() -> None:
 
 def test_it_speaks_of_one_host_of_one_attempt() -> None:
     promise = Progress(job="j", attempt=1, time_ns=5, host="node0", communicator="a", ranks=(RankProgress(rank=0),))
-    lying = codec.encode(next(flushes_of([promise], {"a": 0}))).replace(b'"attempt":1', b'"attempt":0')
+    lying = codec.encode(next(flushes_of([promise], {"a": Place(0)}))).replace(b'"attempt":1', b'"attempt":0')
     with pytest.raises(RejectedMessage):
         codec.decode(lying)
 

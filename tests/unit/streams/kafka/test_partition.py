@@ -316,7 +316,7 @@ def whole(owner: str, covered: int, keys: dict[str, int], codec: StateCodec = CO
     records = [
         (
             record_key("calls", 0, codec.version, owner, 0, key),
-            f"{at} 1 ".encode() + codec.encode((Chain(key), 0, at, 0, {}, [], False)),
+            f"{at} 1 ".encode() + codec.encode((Chain(key), 0, at, 0, {}, {}, [], False)),
         )
         for key, at in keys.items()
     ]
@@ -339,9 +339,9 @@ GARBAGE = [
     (b"calls 0/1 x.0 0 \0partition", b"99 1 no snapshot"),
     (b"calls 0/1 y.0 0 \0partition", b"99 1 " + CODEC.encode("no marker")),
     (b"calls 0/1 z.0 0 \0partition", b"99 1 " + CODEC.encode((99, {"a": "x"}))),
-    (b"calls 0/1 z.0 0 a", b"99 1 " + CODEC.encode(("no operator", 0, 99, 0, {}, [], False))),
-    (b"calls 0/1 z.1 0 a", b"99 1 " + CODEC.encode((Chain("a"), 0, 99, 0, {"b": "nothing taken"}, [], False))),
-    (b"calls 0/1 z.2 0 a", b"99 1 " + CODEC.encode((Chain("a"), 0, 99, 0, {}, [], False))[:-9]),
+    (b"calls 0/1 z.0 0 a", b"99 1 " + CODEC.encode(("no operator", 0, 99, 0, {}, {}, [], False))),
+    (b"calls 0/1 z.1 0 a", b"99 1 " + CODEC.encode((Chain("a"), 0, 99, 0, {}, {"b": "nothing taken"}, [], False))),
+    (b"calls 0/1 z.2 0 a", b"99 1 " + CODEC.encode((Chain("a"), 0, 99, 0, {}, {}, [], False))[:-9]),
 ]
 
 

@@ -25,6 +25,7 @@ from pacehound.model.events import (
 from pacehound.model.flushes import Heartbeat, flushes_of
 from pacehound.model.pair_rounds import PairRounds
 from pacehound.model.rounds import ALGORITHMS, Rounds
+from pacehound.model.shards import Place
 from pacehound.settings import Settings
 from streams.rounds.call_rows import rows_of_flush
 from streams.rounds.communicator import CommunicatorOperator
@@ -117,9 +118,9 @@ def test_calls_that_were_kept_behind_digests_change_nothing() -> None:
         if is_asked:
             kept = replace(calls("a", [(0, 1, 30, 40), (1, 0, 10, 99)]), source="c10d kept")
             assert stage_one.on_event(kept) == []
-            (flush,) = flushes_of([kept], {WORLD: 0})
+            (flush,) = flushes_of([kept], {WORLD: Place(0)})
             (part,), (where,) = flush.parts, flush.slices()
-            assert stage_one.on_rows(flush, part, where, rows_of_flush(flush)) == []
+            assert stage_one.on_rows(part, where, rows_of_flush(flush), ("a",), lambda batch=kept: batch) == []
         stage_one.on_event(calls("b", [(2, 0, 10, 20), (3, 0, 10, 20)]))
         events = [
             e for host, ranks in (("a", (0, 1)), ("b", (2, 3))) for e in stage_one.on_event(progress(host, ranks, S, 0))

@@ -1,0 +1,414 @@
+"""What hosts say at home of communicators that belong to other shards: kept until it is passed on, put together.
+
+A host of a large job says all that it has to say to one shard (`pacehound.model.shards`). Nothing is concluded here of
+communicators whose hosts may have other homes: their rows, marks and promises are gathered from all hosts that speak
+here, and those that go to one shard become a message or a few. So whoever joins the world of 16,384 ranks reads what
+sixteen homes have relayed, and not 2,048 hosts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence, Set
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pacehound.model.evenly_spaced import SHARED
+from pacehound.model.events import MAX_WORLD_RANKS, Progress, Tick, Topology
+from pacehound.model.flushes import (
+    Column,
+    Flush,
+    entries_of,
+    unknown_column,
+)
+from pacehound.model.relayed import HostBeat, Relayed, RelayedPart
+from pacehound.model.shards import has_one_home, shard_of
+from streams.rounds.giving_up import Patience
+from streams.rounds.stage_one import OpenStream
+
+Int64Array = npt.NDArray[np.int64]
+
+MAX_WAITING_ROWS = 65_536
+"""Calls that are kept at most, 6 MB: more are passed on before the next tick."""
+
+MAX_PASSED_ROWS, MAX_PASSED_SAID = 8_192, 4_096
+"""Of one message, at most, and besides so many entries of 60 to 400 bytes: 2.5 MB."""
+
+MAX_OVER = 1_000
+"""Communicators that are over, and of whose hosts it is still known what they have announced."""
+
+
+@dataclass(slots=True)
+class PassedOn:
+    """A communicator that belongs to another shard, or whose hosts may have other homes.
+
+    Attributes
+    ----------
+    shard
+        To which it belongs.
+    is_partial
+        Of its members each host knows its own alone: rows of several hosts are not put together.
+    ranks
+        By host that has announced itself here, its ranks.
+    open
+        Hosts that have not said yet that nothing more will come.
+
+    """
+
+    shard: int
+    is_partial: bool
+    ranks: dict[str, frozenset[int]] = field(default_factory=dict)
+    open: dict[str, None] = field(default_factory=dict)
+
+
+class Relay:
+    """Of one home: who is in the communicators that others join, and what waits to be passed on.
+
+    Examples
+    --------
+    >>> world = Topology(job="j", attempt=0, time_ns=5, host="h", communicator="c", name="world", is_world=True,
+    ...                  members=tuple(range(2_048)), host_ranks=(8,), world_size=2_048)
+    >>> relay = Relay()
+    >>> near = relay.take(Flush(job="j", attempt=0, host="h", shard=1, is_home=True, topologies=(world,)))
+    >>> near.topologies, relay.hosts
+    ((), ('h',))
+    >>> [passed] = relay.pass_on()
+    >>> passed.topologies == (world,), passed.shard < 2
+    (True, True)
+
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[str, PassedOn] = {}
+        self._of: tuple[str, int] = "", 0  # whose communicators they are: job and attempt
+        self._promised_ns: dict[str, int] = {}  # by host that is open, the latest
+        self._patience: dict[str, Patience] = {}  # with those that are silent
+        self._over: dict[str, None] = {}  # those in `known` of which no host is open, in the order in which they were
+        self._waiting: list[Flush] = []
+        self._begin()
+
+    def _begin(self) -> None:
+        """What follows from the rest."""
+        self._n_rows = sum(map(len, self._waiting))
+        self._is_announced = any(flush.topologies for flush in self._waiting)
+        self._hosts: tuple[str, ...] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what follows from the rest."""
+        derived = ("_n_rows", "_is_announced", "_hosts")
+        return {name: value for name, value in self.__dict__.items() if name not in derived}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """As it was."""
+        self.__dict__.update(state)
+        self._begin()
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Those that are open in one of the communicators."""
+        if self._hosts is None:
+            self._hosts = tuple(dict.fromkeys(host for known in self._known.values() for host in known.open))
+        return self._hosts
+
+    @property
+    def cannot_wait(self) -> bool:
+        """It is as much as may wait, or announces something: a communicator is waited for from then on."""
+        return self._is_announced or self._n_rows >= MAX_WAITING_ROWS
+
+    @property
+    def has_known(self) -> bool:
+        """Something was announced that others join."""
+        return bool(self._known)
+
+    def knows(self, host: str) -> bool:
+        """Whether the host has announced something that others join."""
+        return any(host in known.ranks for known in self._known.values())
+
+    def open_stream(self) -> OpenStream | None:
+        """All its communicators as one stream; who else is in them is for those to know who join them."""
+        if not self.hosts:
+            return None
+        job, attempt = self._of
+        return OpenStream(job=job, attempt=attempt, hosts=self.hosts, is_complete=True)
+
+    def take(self, flush: Flush) -> Flush:
+        """Keep what is said of communicators that others join, and give back the rest.
+
+        What nobody, or not this host, has announced is part of the rest: it is refused there.
+        """
+        for topology in flush.topologies:
+            self._announce(topology)
+        names = flush.communicators
+        kept = {name for name in names if (known := self._known.get(name)) is not None and flush.host in known.ranks}
+        if not kept:
+            return flush
+        theirs = replace(_said_of(flush, kept), vitals=())
+        for promise in theirs.promises:
+            self._note(promise)
+        self._waiting.append(theirs)
+        self._n_rows += len(theirs)
+        self._is_announced |= bool(theirs.topologies)
+        return _said_of(flush, set(names) - kept)
+
+    def hear(self, topology: Topology) -> bool:
+        """Keep an announcement that comes by itself, if it is of a communicator that others join; whether it is."""
+        if not self._announce(topology):
+            return False
+        whose: dict[str, Any] = {"job": topology.job, "attempt": topology.attempt, "host": topology.host}
+        self._waiting.append(Flush(**whose, shard=0, is_home=True, topologies=(topology,)))
+        return True
+
+    def pass_on(self) -> list[Relayed]:
+        """All that waits, for each shard by itself; in the order in which it is to be heard."""
+        waiting, self._waiting = self._waiting, []
+        self._begin()
+        if not waiting:
+            return []
+        shards = {name: known.shard for name, known in self._known.items()}
+        partial = frozenset(name for name, known in self._known.items() if known.is_partial)
+        told = list(_Putting(waiting, shards, partial).together())
+        while len(self._over) > MAX_OVER:
+            # Its last word has been passed on, and a thousand others have come to their end since.
+            oldest = next(iter(self._over))
+            del self._over[oldest], self._known[oldest]
+        return told
+
+    def tick(self, tick: Tick, lateness_ns: int) -> list[Relayed]:
+        """That so much time has passed without a word of some of its hosts, for each shard that knows of them.
+
+        Who is given up with that there is given up here, and not ticked any more.
+        """
+        shards = sorted({known.shard for known in self._known.values() if known.open})
+        said: dict[str, Any] = {"job": tick.job, "attempt": tick.attempt, "silent": self.hosts, "tick_ns": tick.time_ns}
+        told = [Relayed(shard=shard, **said) for shard in shards]
+        for host in self.hosts:
+            if self._promised_ns.get(host, -1) >= tick.time_ns - lateness_ns:
+                continue
+            if self._patience.setdefault(host, Patience()).ends(tick.time_ns):
+                self._give_up(host)
+        return told
+
+    def _announce(self, topology: Topology) -> bool:
+        """Note who is in a communicator; whether others join it."""
+        known = self._known.get(topology.communicator)
+        if known is None:
+            if not is_passed_on(topology):
+                return False
+            known = self._known[topology.communicator] = PassedOn(joined_by(topology), topology.is_partial)
+        self._of = topology.job, topology.attempt
+        ranks, before = frozenset(topology.host_ranks), known.ranks.get(topology.host, frozenset())
+        if not ranks <= before:  # what is sent twice does not open again what is closed
+            known.ranks[topology.host] = ranks | before
+            known.open[topology.host] = None
+            self._over.pop(topology.communicator, None)
+            self._hosts = None
+        return True
+
+    def _note(self, promise: Progress) -> None:
+        """Whether the host is open: what has closed and promises again is not over, as for whoever joins it."""
+        host, known = promise.host, self._known[promise.communicator]
+        self._patience.pop(host, None)
+        self._promised_ns[host] = max(promise.time_ns, self._promised_ns.get(host, -1))
+        if promise.closed == (host in known.open):
+            self._hosts = None
+        if promise.closed:
+            self._close(promise.communicator, host)
+        else:
+            known.open[host] = None
+            self._over.pop(promise.communicator, None)
+
+    def _give_up(self, host: str) -> None:
+        for name in self._known:
+            self._close(name, host)
+        self._hosts = None
+        del self._patience[host]
+        self._promised_ns.pop(host, None)
+
+    def _close(self, communicator: str, host: str) -> None:
+        known = self._known[communicator]
+        known.open.pop(host, None)
+        if not known.open:
+            self._over[communicator] = None
+
+
+def is_passed_on(topology: Topology) -> bool:
+    """Whether hosts of other homes may be in a communicator."""
+    return not has_one_home(topology.members, topology.world_size)
+
+
+def joined_by(topology: Topology) -> int:
+    """The shard that a communicator belongs to."""
+    spaced = SHARED.made(topology.members)  # they are not looked at one by one
+    members = topology.members if spaced is None else spaced[:1]
+    return shard_of(topology.communicator, members, topology.world_size)
+
+
+class _Rows(NamedTuple):
+    """Rows of one host on one communicator: where they are among those of all that waits."""
+
+    communicator: str
+    source: str
+    sees: int
+    host: str
+    dropped: int
+    first: int
+    n_rows: int
+
+
+class _Putting:
+    """Flushes of several hosts put together: by shard, and there the rows of a communicator side by side."""
+
+    def __init__(self, waiting: Sequence[Flush], shards: dict[str, int], partial: frozenset[str]) -> None:
+        self._waiting, self._shards, self._partial = waiting, shards, partial
+        names = dict.fromkeys(name for flush in waiting for name in flush.columns)
+        with_rows = [flush for flush in waiting if len(flush)]
+        self._columns: dict[str, Column] = {
+            name: np.concatenate([_column(flush, name) for flush in with_rows]) for name in names if with_rows
+        }
+
+    def together(self) -> Iterator[Relayed]:
+        """As few as may be, each no larger than a message may be."""
+        topologies = self._by_shard(one for flush in self._waiting for one in flush.topologies)
+        markers = self._by_shard(one for flush in self._waiting for one in flush.markers)
+        promises = self._by_shard(one for flush in self._waiting for one in flush.promises)
+        rows, beats = self._rows(), self._beats()
+        for shard in sorted({*rows, *topologies, *markers, *promises, *beats}):
+            entries: list[_Entry] = [
+                *(_Entry("topologies", one, _entries_of(one), len(one.members)) for one in topologies.get(shard, ())),
+                *(_Entry("rows", one, 1, n_rows=one.n_rows) for one in rows.get(shard, ())),
+                *(_Entry("markers", one, entries_of(one)) for one in markers.get(shard, ())),
+                *(_Entry("promises", one, entries_of(one)) for one in promises.get(shard, ())),
+                *(_Entry("beats", one, 1 + len(one.beat.communicators) // 4) for one in beats.get(shard, ())),
+            ]
+            for piece in _pieces(entries):
+                yield self._made(piece, shard)
+
+    def _rows(self) -> dict[int, list[_Rows]]:
+        """Those of one communicator one behind the other."""
+        found: dict[int, dict[tuple[Any, ...], list[_Rows]]] = {}
+        first = 0
+        for flush in self._waiting:
+            for part in flush.parts:
+                name = part.communicator
+                one = _Rows(name, part.source, part.sees, flush.host, part.dropped, first, part.n_rows)
+                first += part.n_rows
+                found.setdefault(self._shards[name], {}).setdefault(self._whose(one), []).append(one)
+        return {shard: [one for some in by_part.values() for one in some] for shard, by_part in found.items()}
+
+    def _by_shard(self, said: Iterable[Any]) -> dict[int, list[Any]]:
+        found: dict[int, list[Any]] = {}
+        for one in said:
+            found.setdefault(self._shards[one.communicator], []).append(one)
+        return found
+
+    def _beats(self) -> dict[int, list[HostBeat]]:
+        found: dict[int, list[HostBeat]] = {}
+        for flush in self._waiting:
+            if flush.heartbeat is None:
+                continue
+            by_shard: dict[int, list[str]] = {}
+            for name in flush.heartbeat.communicators:
+                by_shard.setdefault(self._shards[name], []).append(name)
+            for shard, names in by_shard.items():
+                beat = replace(flush.heartbeat, communicators=tuple(names), is_of_processes=False)
+                found.setdefault(shard, []).append(HostBeat(host=flush.host, beat=beat))
+        return found
+
+    def _made(self, piece: dict[str, list[Any]], shard: int) -> Relayed:
+        rows: list[_Rows] = piece.pop("rows", [])
+        parts = []
+        for _, of_part in groupby(rows, key=self._whose):
+            some = list(of_part)
+            parts.append(
+                RelayedPart(
+                    communicator=some[0].communicator,
+                    source=some[0].source,
+                    sees=some[0].sees,
+                    hosts=tuple([one.host for one in some]),
+                    n_rows=tuple([one.n_rows for one in some]),
+                    dropped=tuple([one.dropped for one in some]),
+                )
+            )
+        said: dict[str, Any] = {name: tuple(some) for name, some in piece.items()}
+        return Relayed(
+            job=self._waiting[0].job,
+            attempt=self._waiting[0].attempt,
+            shard=shard,
+            parts=tuple(parts),
+            columns=self._chosen(rows),
+            **said,
+        )
+
+    def _chosen(self, rows: Sequence[_Rows]) -> dict[str, Column]:
+        lengths = np.array([one.n_rows for one in rows], np.int64)
+        n_rows = int(lengths.sum())
+        if not n_rows:
+            return {}
+        before = np.cumsum(lengths) - lengths
+        taken = np.arange(n_rows) + np.repeat(np.array([one.first for one in rows]) - before, lengths)
+        return {name: column[taken] for name, column in self._columns.items()}
+
+    def _whose(self, rows: _Rows) -> tuple[str, str, int, str]:
+        """What has rows in common that become one part: whose members are not known stay apart."""
+        return rows.communicator, rows.source, rows.sees, rows.host if rows.communicator in self._partial else ""
+
+
+class _Entry(NamedTuple):
+    """Something that is passed on: in which field, and how much of a message it takes."""
+
+    name: str
+    said: Any
+    n_said: int
+    n_members: int = 0
+    n_rows: int = 0
+
+
+def _pieces(entries: Iterable[_Entry]) -> Iterator[dict[str, list[Any]]]:
+    """By field, as many at a time as one message takes, in their order."""
+    piece: dict[str, list[Any]] = {}
+    n_said = n_members = n_rows = 0
+    for one in entries:
+        n_said, n_members, n_rows = n_said + one.n_said, n_members + one.n_members, n_rows + one.n_rows
+        if piece and (n_said > MAX_PASSED_SAID or n_members > MAX_WORLD_RANKS or n_rows > MAX_PASSED_ROWS):
+            yield piece
+            piece, n_said, n_members, n_rows = {}, one.n_said, one.n_members, one.n_rows
+        piece.setdefault(one.name, []).append(one.said)
+    if piece:
+        yield piece
+
+
+def _entries_of(topology: Topology) -> int:
+    """How much it takes of a message: members that are evenly spaced are three numbers (`pacehound.model.spans`)."""
+    return entries_of(topology) if SHARED.made(topology.members) is None else 2
+
+
+def _column(flush: Flush, name: str) -> Column:
+    known = flush.columns.get(name)
+    return known if known is not None else unknown_column(name, len(flush))
+
+
+def _said_of(flush: Flush, communicators: Set[str]) -> Flush:
+    """What a flush says of these communicators, and what it says of none; its heartbeat speaks for processes there."""
+    parts = tuple([part for part in flush.parts if part.communicator in communicators])
+    columns: dict[str, Column] = {}
+    if parts:
+        is_chosen = np.repeat(
+            [part.communicator in communicators for part in flush.parts], [part.n_rows for part in flush.parts]
+        )
+        at = np.flatnonzero(is_chosen)
+        columns = {name: column[at] for name, column in flush.columns.items()}
+    beat = flush.heartbeat
+    if beat is not None and beat.communicators:
+        beat = replace(beat, communicators=tuple([name for name in beat.communicators if name in communicators]))
+    return replace(
+        flush,
+        topologies=tuple([one for one in flush.topologies if one.communicator in communicators]),
+        parts=parts,
+        columns=columns,
+        markers=tuple([one for one in flush.markers if one.communicator in communicators]),
+        promises=tuple([one for one in flush.promises if one.communicator in communicators]),
+        heartbeat=beat,
+    )
