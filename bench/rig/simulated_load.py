@@ -80,14 +80,14 @@ class SimulatedLoad:
 
 
 def simulated_job(ranks: int, seed: int, number: int, *, start_unix_ns: int) -> JobSpec:
-    """Ranks on two hosts, of which one becomes slow, for long enough to be named."""
+    """Ranks on two hosts, or on hosts of eight, of which one becomes slow, for long enough to be named."""
     slow = random.Random(f"{seed} {number}").randrange(ranks)
     return JobSpec(
         layout=Layout(tp=2, dp=ranks // 4, pp=2),
         iterations=80,
         micro_batches=2,
         tp_calls=1,
-        ranks_per_host=ranks // 2,
+        ranks_per_host=min(ranks // 2, 8),
         source=DEVICE_TIMES,
         faults=(SlowCompute(ranks=(slow,), factor=2.5, from_step=36),),
         seed=number,

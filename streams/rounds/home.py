@@ -66,10 +66,8 @@ class Home:
         self._note(flush)
         results: list[StageTwoInput | Relayed] = []
         if rest.communicators:
-            beat = rest.heartbeat if rest.heartbeat is not None and rest.heartbeat.communicators else None
-            beat = None if beat is None else replace(beat, is_of_processes=False)
             try:
-                results += self._shard.on_event(replace(rest, vitals=(), heartbeat=beat))
+                results += self._shard.on_event(rest)
             except PartlyRefused as error:
                 raise PartlyRefused(str(error), [*error.results, *self._told()]) from error
         return [*results, *self._told()]

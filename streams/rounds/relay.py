@@ -8,7 +8,7 @@ sixteen homes have relayed, and not 2,048 hosts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -135,7 +135,7 @@ class Relay:
         return OpenStream(job=job, attempt=attempt, hosts=self.hosts, is_complete=True)
 
     def take(self, flush: Flush) -> Flush:
-        """Keep what is said of communicators that others join, and give back the rest.
+        """Keep what is said of communicators that others join, and give back what is said of the rest, and of no host.
 
         What nobody, or not this host, has announced is part of the rest: it is refused there.
         """
@@ -144,8 +144,8 @@ class Relay:
         names = flush.communicators
         kept = {name for name in names if (known := self._known.get(name)) is not None and flush.host in known.ranks}
         if not kept:
-            return flush
-        theirs = replace(_said_of(flush, kept), vitals=())
+            return _said_of(flush, set(names))
+        theirs = _said_of(flush, kept)
         for promise in theirs.promises:
             self._note(promise)
         self._waiting.append(theirs)
@@ -313,7 +313,7 @@ class _Putting:
             for name in flush.heartbeat.communicators:
                 by_shard.setdefault(self._shards[name], []).append(name)
             for shard, names in by_shard.items():
-                beat = replace(flush.heartbeat, communicators=tuple(names), is_of_processes=False)
+                beat = replace(flush.heartbeat, communicators=tuple(names))
                 found.setdefault(shard, []).append(HostBeat(host=flush.host, beat=beat))
         return found
 
@@ -391,20 +391,22 @@ def _column(flush: Flush, name: str) -> Column:
 
 
 def _said_of(flush: Flush, communicators: Set[str]) -> Flush:
-    """What a flush says of these communicators, and what it says of none; its heartbeat speaks for processes there."""
+    """What a flush says of these communicators."""
     parts = tuple([part for part in flush.parts if part.communicator in communicators])
-    columns: dict[str, Column] = {}
-    if parts:
+    columns: Mapping[str, Column] = flush.columns if len(parts) == len(flush.parts) else {}
+    if 0 < len(parts) < len(flush.parts):
         is_chosen = np.repeat(
             [part.communicator in communicators for part in flush.parts], [part.n_rows for part in flush.parts]
         )
         at = np.flatnonzero(is_chosen)
         columns = {name: column[at] for name, column in flush.columns.items()}
     beat = flush.heartbeat
-    if beat is not None and beat.communicators:
-        beat = replace(beat, communicators=tuple([name for name in beat.communicators if name in communicators]))
+    if beat is not None:
+        beating = tuple([name for name in beat.communicators if name in communicators])
+        beat = replace(beat, communicators=beating, is_of_processes=False) if beating else None
     return replace(
         flush,
+        vitals=(),
         topologies=tuple([one for one in flush.topologies if one.communicator in communicators]),
         parts=parts,
         columns=columns,

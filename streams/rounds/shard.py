@@ -59,6 +59,29 @@ def conclude_flush(flush: Flush, stage_of: Callable[[str], StageOne]) -> list[St
         raise PartlyRefused(str(error), [*error.results, *concluded()]) from error
 
 
+class _Heard:
+    """What follows from parts of a message, and which of them are refused: those take no other with them."""
+
+    def __init__(self) -> None:
+        self.results: list[StageTwoInput] = []
+        self.refused: list[RejectedMessage] = []
+
+    def hear(self, what: Callable[[], Iterable[StageTwoInput]]) -> None:
+        """One part."""
+        try:
+            self.results.extend(what())
+        except RejectedMessage as error:
+            self.refused.append(error)
+
+    def all(self, message: str) -> list[StageTwoInput]:
+        """What follows from all of them, or `PartlyRefused`."""
+        if self.refused:
+            raise PartlyRefused(
+                f"{len(self.refused)} parts of {message} are refused, the first one: {self.refused[0]}", self.results
+            )
+        return self.results
+
+
 def hear_flush(flush: Flush, stage_of: Callable[[str], StageOne]) -> list[StageTwoInput]:
     """What follows from a flush but for its promises: which rounds they close is to be asked (`StageOne.advance`).
 
@@ -71,69 +94,47 @@ def hear_flush(flush: Flush, stage_of: Callable[[str], StageOne]) -> list[StageT
         is with the error.
 
     """
-    results: list[StageTwoInput] = [*flush.vitals]
-    refused: list[RejectedMessage] = []
-
-    def hear(what: Callable[[], Iterable[StageTwoInput]]) -> None:
-        try:
-            results.extend(what())
-        except RejectedMessage as error:
-            refused.append(error)
-
+    heard = _Heard()
+    heard.results += flush.vitals
     for topology in flush.topologies:
-        hear(lambda said=topology: stage_of(said.communicator).on_event(said))  # type: ignore[misc]
+        heard.hear(lambda said=topology: stage_of(said.communicator).on_event(said))  # type: ignore[misc]
     if flush.parts:
         rows = rows_of_flush(flush)
         for part, where in zip(flush.parts, flush.slices(), strict=True):
-            hear(lambda p=part, w=where: _hear_rows(flush, p, w, rows, stage_of))  # type: ignore[misc]
+            heard.hear(lambda p=part, w=where: _hear_rows(flush, p, w, rows, stage_of))  # type: ignore[misc]
     for said in flush.markers:
-        hear(lambda one=said: stage_of(one.communicator).on_event(one))  # type: ignore[misc]
+        heard.hear(lambda one=said: stage_of(one.communicator).on_event(one))  # type: ignore[misc]
     for promise in flush.promises:
-        hear(lambda one=promise: stage_of(one.communicator).on_promise(one))  # type: ignore[misc]
+        heard.hear(lambda one=promise: stage_of(one.communicator).on_promise(one))  # type: ignore[misc]
     if (heartbeat := flush.heartbeat) is not None:
-        for communicator in heartbeat.communicators:
-            try:
-                results += stage_of(communicator).on_heartbeats([(flush.host, heartbeat)])
-            except RejectedMessage as error:
-                refused.append(error)
-        results += of_processes(flush)
-    if refused:
-        raise PartlyRefused(f"{len(refused)} parts of a flush are refused, the first one: {refused[0]}", results)
-    return results
+        for name in heartbeat.communicators:
+            heard.hear(lambda n=name: stage_of(n).on_heartbeats([(flush.host, heartbeat)]))  # type: ignore[misc]
+        heard.results += of_processes(flush)
+    return heard.all("a flush")
 
 
 def hear_relayed(said: Relayed, stage_of: Callable[[str], StageOne]) -> list[StageTwoInput]:
-    """What follows from what was relayed, but for its promises, as of a flush; errors as in `hear_flush`."""
-    results: list[StageTwoInput] = []
-    refused: list[RejectedMessage] = []
-
-    def hear(what: Callable[[], Iterable[StageTwoInput]]) -> None:
-        try:
-            results.extend(what())
-        except RejectedMessage as error:
-            refused.append(error)
-
+    """What follows from what a home has relayed, but for its promises, as of a flush; errors as in `hear_flush`."""
+    heard = _Heard()
     for topology in said.topologies:
-        hear(lambda one=topology: stage_of(one.communicator).on_event(one))  # type: ignore[misc]
+        heard.hear(lambda one=topology: stage_of(one.communicator).on_event(one))  # type: ignore[misc]
     if said.parts:
         rows = rows_of_flush(said)
         for part, where in zip(said.parts, said.slices(), strict=True):
             try:
-                results += _hear_rows(said, part, where, rows, stage_of)
+                heard.results += _hear_rows(said, part, where, rows, stage_of)
             except RejectedMessage:  # one host that says what cannot be takes no other's rows with it
                 for one, mine in said.by_host(part, where):
-                    hear(lambda p=one, w=mine: _hear_rows(said, p, w, rows, stage_of))  # type: ignore[misc]
+                    heard.hear(lambda p=one, w=mine: _hear_rows(said, p, w, rows, stage_of))  # type: ignore[misc]
     for marks in said.markers:
-        hear(lambda one=marks: stage_of(one.communicator).on_event(one))  # type: ignore[misc]
+        heard.hear(lambda one=marks: stage_of(one.communicator).on_event(one))  # type: ignore[misc]
     for promise in said.promises:
-        hear(lambda one=promise: stage_of(one.communicator).on_promise(one))  # type: ignore[misc]
+        heard.hear(lambda one=promise: stage_of(one.communicator).on_promise(one))  # type: ignore[misc]
     for beating in said.beats:
+        beats = [(beating.host, beating.beat)]
         for name in beating.beat.communicators:
-            beats = [(beating.host, beating.beat)]
-            hear(lambda n=name, b=beats: stage_of(n).on_heartbeats(b))  # type: ignore[misc]
-    if refused:
-        raise PartlyRefused(f"{len(refused)} parts of what was relayed are refused, the first: {refused[0]}", results)
-    return results
+            heard.hear(lambda n=name, some=beats: stage_of(n).on_heartbeats(some))  # type: ignore[misc]
+    return heard.all("what was relayed")
 
 
 def _hear_rows(

@@ -36,6 +36,21 @@ def test_one_fault_of_each_kind_loses_nothing_and_doubles_nothing(run: FaultRun)
 
 
 @pytest.mark.prove
+@pytest.mark.timeout(1_800)
+def test_twelve_faults_while_hosts_of_large_jobs_speak_at_home(tmp_path: Path) -> None:
+    """Jobs of 1,088 ranks on 136 hosts, told call by call: two homes, and what they relay."""
+    run = FaultRun(tmp_path, seed=6, load_ranks=1_088, step_s=0.1)
+    try:
+        run.start()
+        assert len(list(run.inject_faults(12, between_s=(2.0, 8.0)))) == 12
+        outcome = run.end()
+    finally:
+        run.stop()
+    print(*(f"{name}: {value}" for name, value in dataclasses.asdict(outcome).items()), sep="\n")
+    assert outcome.simulated_jobs >= 2
+
+
+@pytest.mark.prove
 def test_a_hundred_faults_outages_of_two_minutes_and_workers_that_come_and_go(tmp_path: Path) -> None:
     """As `python -m bench.soak` does it."""
     outcome = soak(tmp_path, faults=100, seed=1, outage_s=120.0, rebalances=True)

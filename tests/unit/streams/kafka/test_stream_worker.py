@@ -15,10 +15,11 @@ from pacehound.clock import ManualClock
 from pacehound.errors import InvalidEvent
 from pacehound.model import codec, topics
 from pacehound.model.conclusions import Conclusions
-from pacehound.model.events import HostSample, Tick, Watermark
+from pacehound.model.events import HostSample, Tick, Topology, Watermark
 from pacehound.model.flushes import Flush
 from pacehound.model.operations import OPERATION_SCHEMA, Operations
 from pacehound.model.pair_rounds import PairRounds
+from pacehound.model.relayed import Relayed
 from pacehound.model.routing import Event, route
 from pacehound.runtime.telemetry import Telemetry
 from pacehound.settings import Settings
@@ -285,3 +286,25 @@ def test_what_cannot_be_written_is_left_out_and_the_others_are_not(monkeypatch: 
     bodies, refused = encoded([TICK, large, TICK])
     assert [event for event, _ in bodies] == [TICK, TICK]
     assert isinstance(refused, InvalidEvent)
+
+
+def test_members_whom_nobody_announces_to_their_home_are_told_of_where_they_are_missing() -> None:
+    """Of hosts that are known there homes tell who is silent."""
+
+    async def run() -> list[Event]:
+        place = (topics.ROUNDS.name, 0)
+        world = World(Group(places=[place]))
+        known = Topology(
+            **SAME, time_ns=1, host="h", communicator="c", name="world", is_world=True, members=tuple(range(2_048)),
+            host_ranks=(8,), world_size=2_048,
+        )  # fmt: skip
+        event = Relayed(**SAME, shard=1, topologies=(known,))
+        _, key = route(event)
+        await world.worker.take(Message(topic=place[0], key=key, value=codec.encode(event), partition=0, offset=0))
+        await world.pass_time(50)
+        assert world.ticks() == 0
+        await world.pass_time(30)
+        return [event for event in world.producer.events if isinstance(event, Tick)]
+
+    ticks = asyncio.run(run())
+    assert {route(tick) for tick in ticks} == {(topics.ROUNDS, "relayed:j/0/1")}
