@@ -93,12 +93,12 @@ class Relay:
     def _begin(self) -> None:
         """What follows from the rest."""
         self._n_rows = sum(map(len, self._waiting))
-        self._is_announced = any(flush.topologies for flush in self._waiting)
+        self._has_new = False  # a communicator that nobody had announced here, with the event that is worked on
         self._hosts: tuple[str, ...] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what follows from the rest."""
-        derived = ("_n_rows", "_is_announced", "_hosts")
+        derived = ("_n_rows", "_has_new", "_hosts")
         return {name: value for name, value in self.__dict__.items() if name not in derived}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -115,8 +115,8 @@ class Relay:
 
     @property
     def cannot_wait(self) -> bool:
-        """It is as much as may wait, or announces something: a communicator is waited for from then on."""
-        return self._is_announced or self._n_rows >= MAX_WAITING_ROWS
+        """It is as much as may wait, or the first word of a communicator: stage two waits for it from then on."""
+        return self._has_new or self._n_rows >= MAX_WAITING_ROWS
 
     @property
     def has_known(self) -> bool:
@@ -150,7 +150,6 @@ class Relay:
             self._note(promise)
         self._waiting.append(theirs)
         self._n_rows += len(theirs)
-        self._is_announced |= bool(theirs.topologies)
         return _said_of(flush, set(names) - kept)
 
     def hear(self, topology: Topology) -> bool:
@@ -198,6 +197,7 @@ class Relay:
             if not is_passed_on(topology):
                 return False
             known = self._known[topology.communicator] = PassedOn(joined_by(topology), topology.is_partial)
+            self._has_new = True
         self._of = topology.job, topology.attempt
         ranks, before = frozenset(topology.host_ranks), known.ranks.get(topology.host, frozenset())
         if not ranks <= before:  # what is sent twice does not open again what is closed
