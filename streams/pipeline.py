@@ -18,7 +18,7 @@ from pacehound.model.rounds import Rounds
 from pacehound.model.routing import Event, host_stream, route
 from pacehound.settings import Settings
 from streams.job.stage_two import StageTwo
-from streams.rounds.shard import conclude_flush
+from streams.rounds.hearing import conclude_flush
 from streams.rounds.stage_one import OpenStream, StageOne, StageTwoInput
 from streams.slow.base_times import base_times
 from streams.snapshots.codec import MalformedState, StateCodec

@@ -10,9 +10,10 @@ from pacehound.model.flushes import Flush
 from pacehound.model.relayed import Relayed
 from pacehound.model.routing import Event, host_stream
 from pacehound.settings import Settings
+from streams.rounds.hearing import of_processes
 from streams.rounds.heartbeats import Heartbeats
 from streams.rounds.relay import Relay
-from streams.rounds.shard import Shard, of_processes
+from streams.rounds.shard import Shard
 from streams.rounds.stage_one import OpenStream, StageTwoInput
 
 

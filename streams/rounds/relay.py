@@ -18,12 +18,7 @@ import numpy.typing as npt
 
 from pacehound.model.evenly_spaced import SHARED
 from pacehound.model.events import MAX_WORLD_RANKS, Progress, Tick, Topology
-from pacehound.model.flushes import (
-    Column,
-    Flush,
-    entries_of,
-    unknown_column,
-)
+from pacehound.model.flushes import Column, Flush, entries_of, unknown_column
 from pacehound.model.relayed import HostBeat, Relayed, RelayedPart
 from pacehound.model.shards import has_one_home, shard_of
 from streams.rounds.giving_up import Patience

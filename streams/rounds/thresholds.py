@@ -87,3 +87,8 @@ there and listened to; the host's last word would not do, for what was away may 
 AWAY_NS = 60_000_000_000
 """After a gap between two ticks that is longer than this, somebody listens anew, and the hour begins again (chosen: a
 worker that is restarted is back before)."""
+
+UNANNOUNCED_S = 60.0
+"""Members whom nobody has announced to a home are waited for so long where homes relay to, longer than elsewhere: their
+home may have more to read than others, and only there silence is told from that (chosen: all 2,048 hosts of 16,384
+ranks announce themselves in 10 s of a core)."""

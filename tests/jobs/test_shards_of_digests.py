@@ -21,8 +21,9 @@ from pacehound.model.topology import Layout
 from pacehound.settings import Settings
 from simulator.faults import SlowCompute
 from simulator.job import JobSpec, simulate
+from streams.rounds.hearing import conclude_flush
 from streams.rounds.merge import CLOSED_NS
-from streams.rounds.shard import Shard, conclude_flush
+from streams.rounds.shard import Shard
 from streams.rounds.stage_one import StageOne
 from streams.snapshots.schema import state_codec
 

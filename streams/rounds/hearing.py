@@ -1,0 +1,122 @@
+"""What communicators hear of a message that tells of many: each part of it by itself, and its rows made ready once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from pacehound.errors import PartlyRefused, RejectedMessage
+from pacehound.model.events import Watermark
+from pacehound.model.flushes import Flush
+from pacehound.model.relayed import Relayed
+from pacehound.model.routing import host_stream
+from streams.rounds.call_rows import CallRows, rows_of_flush
+from streams.rounds.stage_one import StageOne, StageTwoInput
+
+
+def conclude_flush(flush: Flush, stage_of: Callable[[str], StageOne]) -> list[StageTwoInput]:
+    """What follows from a flush, and at once from what it promises; errors as in `hear_flush`."""
+    promised = dict.fromkeys(promise.communicator for promise in flush.promises)
+
+    def concluded() -> list[StageTwoInput]:
+        return [result for communicator in promised for result in stage_of(communicator).advance()]
+
+    try:
+        return [*hear_flush(flush, stage_of), *concluded()]
+    except PartlyRefused as error:
+        raise PartlyRefused(str(error), [*error.results, *concluded()]) from error
+
+
+class _Heard:
+    """What follows from parts of a message, and which of them are refused: those take no other with them."""
+
+    def __init__(self) -> None:
+        self.results: list[StageTwoInput] = []
+        self.refused: list[RejectedMessage] = []
+
+    def hear(self, what: Callable[[], Iterable[StageTwoInput]]) -> None:
+        """One part."""
+        try:
+            self.results.extend(what())
+        except RejectedMessage as error:
+            self.refused.append(error)
+
+    def all(self, message: str) -> list[StageTwoInput]:
+        """What follows from all of them, or `PartlyRefused`."""
+        if self.refused:
+            raise PartlyRefused(
+                f"{len(self.refused)} parts of {message} are refused, the first one: {self.refused[0]}", self.results
+            )
+        return self.results
+
+
+def hear_flush(flush: Flush, stage_of: Callable[[str], StageOne]) -> list[StageTwoInput]:
+    """What follows from a flush but for its promises: which rounds they close is to be asked (`StageOne.advance`).
+
+    Its parts reach the communicators one by one, and its rows are made ready once.
+
+    Raises
+    ------
+    PartlyRefused
+        Some of it cannot be true, or belongs to nothing that is known; the rest was taken, and what follows from that
+        is with the error.
+
+    """
+    heard = _Heard()
+    heard.results += flush.vitals
+    for topology in flush.topologies:
+        heard.hear(lambda said=topology: stage_of(said.communicator).on_event(said))  # type: ignore[misc]
+    if flush.parts:
+        rows = rows_of_flush(flush)
+        for part, where in zip(flush.parts, flush.slices(), strict=True):
+            heard.hear(lambda p=part, w=where: _hear_rows(flush, p, w, rows, stage_of))  # type: ignore[misc]
+    for said in flush.markers:
+        heard.hear(lambda one=said: stage_of(one.communicator).on_event(one))  # type: ignore[misc]
+    for promise in flush.promises:
+        heard.hear(lambda one=promise: stage_of(one.communicator).on_promise(one))  # type: ignore[misc]
+    if (heartbeat := flush.heartbeat) is not None:
+        for name in heartbeat.communicators:
+            heard.hear(lambda n=name: stage_of(n).on_heartbeats([(flush.host, heartbeat)]))  # type: ignore[misc]
+        heard.results += of_processes(flush)
+    return heard.all("a flush")
+
+
+def hear_relayed(said: Relayed, stage_of: Callable[[str], StageOne]) -> list[StageTwoInput]:
+    """What follows from what a home has relayed, but for its promises, as of a flush; errors as in `hear_flush`."""
+    heard = _Heard()
+    for topology in said.topologies:
+        heard.hear(lambda one=topology: stage_of(one.communicator).on_event(one))  # type: ignore[misc]
+    if said.parts:
+        rows = rows_of_flush(said)
+        for part, where in zip(said.parts, said.slices(), strict=True):
+            try:
+                heard.results += _hear_rows(said, part, where, rows, stage_of)
+            except RejectedMessage:  # one host that says what cannot be takes no other's rows with it
+                for one, mine in said.by_host(part, where):
+                    heard.hear(lambda p=one, w=mine: _hear_rows(said, p, w, rows, stage_of))  # type: ignore[misc]
+    for marks in said.markers:
+        heard.hear(lambda one=marks: stage_of(one.communicator).on_event(one))  # type: ignore[misc]
+    for promise in said.promises:
+        heard.hear(lambda one=promise: stage_of(one.communicator).on_promise(one))  # type: ignore[misc]
+    for beating in said.beats:
+        beats = [(beating.host, beating.beat)]
+        for name in beating.beat.communicators:
+            heard.hear(lambda n=name, some=beats: stage_of(n).on_heartbeats(some))  # type: ignore[misc]
+    return heard.all("what was relayed")
+
+
+def _hear_rows(
+    said: Flush | Relayed, part: Any, where: slice, rows: CallRows, stage_of: Callable[[str], StageOne]
+) -> list[StageTwoInput]:
+    return stage_of(part.communicator).on_rows(part, where, rows, said.hosts_of(part), lambda: said.batch(part, where))
+
+
+def of_processes(flush: Flush) -> list[Watermark]:
+    """That the host's processes go on, if its heartbeat says so."""
+    beat = flush.heartbeat
+    if beat is None or not beat.is_of_processes:
+        return []
+    stream = host_stream(flush.job, flush.host)
+    return [
+        Watermark(job=flush.job, attempt=flush.attempt, time_ns=beat.time_ns, stream=stream, behind_ns=beat.behind_ns)
+    ]
