@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import count, islice
 
 import pytest
 
@@ -12,13 +13,14 @@ from pacehound.model import codec, shards
 from pacehound.model.events import Finding, Incident, IterationSample, Tick, Topology
 from pacehound.model.flushes import Flush
 from pacehound.model.relayed import Relayed
-from pacehound.model.routing import Event, route
+from pacehound.model.routing import HOST_STREAM, Event, route
 from pacehound.model.shards import HOME_KEY
 from pacehound.model.topology import Layout
 from pacehound.settings import Settings
 from simulator.faults import Fault, SlowCompute, StuckRanks
 from simulator.job import JobSpec, simulate
 from simulator.source import DEVICE_TIMES
+from simulator.suites.random_jobs import RandomJob, random_job
 from streams.job.stage_two import StageTwo
 from streams.pipeline import Pipeline
 from streams.rounds.home import Home
@@ -178,3 +180,36 @@ def test_what_one_host_cannot_have_said_takes_nothing_of_the_others_with_it() ->
     assert any("of what was relayed" in reason for reason in worker.refused)
     assert n_lies
     assert worker.n_calls == honest.n_calls - n_lies
+
+
+def said_of(job: RandomJob, *, has_homes: bool) -> list[Event]:
+    """What a user hears of a job whose hosts have homes, or not; ticks stand where a silent host speaks otherwise."""
+    stages, spoke_ns, ticked_ns = BothStages(SETTINGS), dict[str, int](), -1
+    for event in together(simulate(job.spec).events(), has_homes=has_homes):
+        if not isinstance(event, Tick) or event.stream.startswith(HOST_STREAM):
+            if host := getattr(event, "host", ""):
+                spoke_ns[host] = max(event.time_ns, spoke_ns.get(host, 0))
+            stages.hear(event)
+        elif event.time_ns > ticked_ns:
+            ticked_ns = event.time_ns
+            silent = {host for host, time_ns in spoke_ns.items() if time_ns < ticked_ns - 3 * 10**9}
+            for key in [key for key in stages.keys if shards.is_of_shard(key)]:
+                stream = stages.keys[key].open_stream()  # type: ignore[union-attr]
+                if stream is not None and silent & set(stream.hosts):
+                    stages.hear(replace(event, stream=key))
+    assert any(key.startswith(HOME_KEY) for key in stages.keys) == has_homes
+    return verdicts(stages.said)
+
+
+@pytest.mark.parametrize("n_jobs", [3, pytest.param(100, marks=[pytest.mark.prove, pytest.mark.timeout(1_200)])])
+@pytest.mark.parametrize("kinds", [(), ("gone host", "silent agent")], ids=["any", "silent"])
+def test_jobs_in_which_everything_is_drawn_have_the_same_verdicts(
+    kinds: tuple[str, ...], n_jobs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shards, "RANKS_PER_SHARD", 4)
+    monkeypatch.setattr(shards, "NEIGHBOURS", 2)
+    large = (job for seed in count(1_799_700_000) if (job := random_job(seed, kinds)).spec.layout.world_size > 4)
+    jobs = list(islice(large, n_jobs))
+    for job in jobs:
+        assert said_of(job, has_homes=True) == said_of(job, has_homes=False), job
+    assert any(said_of(job, has_homes=True) for job in jobs[:3])
