@@ -147,12 +147,9 @@ def _read_calls(resource: Attributes, attributes: Attributes, body: bytes) -> Ca
 
 def _write_flush(flush: Flush, record: LogRecord) -> None:
     record.event_name = FLUSH_EVENT
-    record.time_unix_nano = max(flush.time_ns, 0)
-    set_attribute(record.attributes, SHARD, flush.shard)
     if flush.is_home:
         set_attribute(record.attributes, HOME, value=True)
-    record.attributes.add(key=_HEAD).value.bytes_value = msgspec.json.encode(head_of(flush))
-    record.body.bytes_value = write_arrow(arrow_rows(flush.columns)) if len(flush) else b""
+    _write_said(flush, head_of(flush), record)
 
 
 def _read_flush(resource: Attributes, attributes: Attributes, body: bytes) -> Flush:
@@ -173,10 +170,15 @@ def _read_flush(resource: Attributes, attributes: Attributes, body: bytes) -> Fl
 
 def _write_relayed(relayed: Relayed, record: LogRecord) -> None:
     record.event_name = RELAYED_EVENT
-    record.time_unix_nano = max(relayed.time_ns, 0)
-    set_attribute(record.attributes, SHARD, relayed.shard)
-    record.attributes.add(key=_HEAD).value.bytes_value = msgspec.json.encode(head_of_relayed(relayed))
-    record.body.bytes_value = write_arrow(arrow_rows(relayed.columns)) if len(relayed) else b""
+    _write_said(relayed, head_of_relayed(relayed), record)
+
+
+def _write_said(said: Flush | Relayed, head: FlushHead | RelayedHead, record: LogRecord) -> None:
+    """Which shard it is of, its head and its columns."""
+    record.time_unix_nano = max(said.time_ns, 0)
+    set_attribute(record.attributes, SHARD, said.shard)
+    record.attributes.add(key=_HEAD).value.bytes_value = msgspec.json.encode(head)
+    record.body.bytes_value = write_arrow(arrow_rows(said.columns)) if len(said) else b""
 
 
 def _read_relayed(resource: Attributes, attributes: Attributes, body: bytes) -> Relayed:

@@ -223,18 +223,16 @@ class Flush:
 
     def column(self, name: str) -> Column:
         """A column, shape `(n_rows,)`, also where nothing is known of it."""
-        known = self.columns.get(name)
-        return known if known is not None else unknown_column(name, len(self))
+        return column_of(self.columns, name, len(self))
 
     @property
     def known_columns(self) -> dict[str, Column]:
         """Its columns; those that always travel also where no part has a row, and none has travelled."""
-        return {**{name: self.column(name) for name in ALWAYS}, **self.columns}
+        return known_columns_of(self.columns, len(self))
 
     def slices(self) -> list[slice]:
         """Where the rows of each part are."""
-        ends = accumulate([part.n_rows for part in self.parts], initial=0)
-        return [slice(first, after) for first, after in pairwise(ends)]
+        return slices_of([part.n_rows for part in self.parts])
 
     def batch(self, part: CallPart, rows: slice) -> CallBatch:
         """The rows of one part as a batch of their own."""
@@ -349,6 +347,26 @@ def batch_of_rows(columns: Mapping[str, Column], rows: slice, *, sees: int, **wh
     chosen = {name: column[rows] for name, column in columns.items()}
     chosen |= {name: _NAMES[name][values] for name, values in chosen.items() if name in _NAMES}
     return CallBatch.from_columns(chosen, sees=Sees(sees), **whose)
+
+
+def column_of(columns: Mapping[str, Column], name: str, n_rows: int) -> Column:
+    """One of the columns of so many rows, also where nothing is known of it."""
+    known = columns.get(name)
+    return known if known is not None else unknown_column(name, n_rows)
+
+
+def known_columns_of(columns: Mapping[str, Column], n_rows: int) -> dict[str, Column]:
+    """The columns of so many rows, and those that always travel where none has."""
+    return {**{name: column_of(columns, name, n_rows) for name in ALWAYS}, **columns}
+
+
+def slices_of(n_rows: Iterable[int]) -> list[slice]:
+    """Where the rows of each part are, of which so many lie one part behind the other.
+
+    >>> slices_of([2, 3])
+    [slice(0, 2, None), slice(2, 5, None)]
+    """
+    return [slice(first, after) for first, after in pairwise(accumulate(n_rows, initial=0))]
 
 
 def unknown_column(name: str, n_rows: int) -> Column:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import accumulate, pairwise
 
 import msgspec
 import pyarrow as pa
@@ -19,14 +18,15 @@ from pacehound.model.by_the_hundred import ByTheHundred
 from pacehound.model.calls import CallBatch
 from pacehound.model.events import MAX_WORLD_RANKS, Markers, Progress, Topology
 from pacehound.model.flushes import (
-    ALWAYS,
     Column,
     Heartbeat,
     batch_of_rows,
     check_columns,
+    column_of,
+    known_columns_of,
     known_sees,
     read_columns,
-    unknown_column,
+    slices_of,
 )
 from pacehound.model.identity import event_id
 from pacehound.model.int64 import Int64
@@ -130,19 +130,17 @@ class Relayed:
         return event_id("relayed", *whose, " ".join(rows), " ".join(said), " ".join(beats))
 
     def column(self, name: str) -> Column:
-        """A column, shape `(n_rows,)`, also where nothing is known of it."""
-        known = self.columns.get(name)
-        return known if known is not None else unknown_column(name, len(self))
+        """As in `Flush`."""
+        return column_of(self.columns, name, len(self))
 
     @property
     def known_columns(self) -> dict[str, Column]:
         """As in `Flush`."""
-        return {**{name: self.column(name) for name in ALWAYS}, **self.columns}
+        return known_columns_of(self.columns, len(self))
 
     def slices(self) -> list[slice]:
         """Where the rows of each part are."""
-        ends = accumulate([sum(part.n_rows) for part in self.parts], initial=0)
-        return [slice(first, after) for first, after in pairwise(ends)]
+        return slices_of([sum(part.n_rows) for part in self.parts])
 
     def hosts_of(self, part: RelayedPart) -> tuple[str, ...]:
         """Who has sent the rows of a part."""

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from pacehound.model.evenly_spaced import SHARED
 from pacehound.model.events import MAX_WORLD_RANKS, Progress, Tick, Topology
-from pacehound.model.flushes import Column, Flush, entries_of, unknown_column
+from pacehound.model.flushes import Column, Flush, entries_of
 from pacehound.model.relayed import HostBeat, Relayed, RelayedPart
 from pacehound.model.shards import has_one_home, shard_of
 from streams.rounds.giving_up import Patience
@@ -157,8 +157,7 @@ class Relay:
 
     def pass_on(self) -> list[Relayed]:
         """All that waits, for each shard by itself; in the order in which it is to be heard."""
-        waiting, self._waiting = self._waiting, []
-        self._begin()
+        waiting, self._waiting, self._n_rows, self._has_new = self._waiting, [], 0, False
         if not waiting:
             return []
         shards = {name: known.shard for name, known in self._known.items()}
@@ -261,7 +260,7 @@ class _Putting:
         names = dict.fromkeys(name for flush in waiting for name in flush.columns)
         with_rows = [flush for flush in waiting if len(flush)]
         self._columns: dict[str, Column] = {
-            name: np.concatenate([_column(flush, name) for flush in with_rows]) for name in names if with_rows
+            name: np.concatenate([flush.column(name) for flush in with_rows]) for name in names if with_rows
         }
 
     def together(self) -> Iterator[Relayed]:
@@ -378,11 +377,6 @@ def _pieces(entries: Iterable[_Entry]) -> Iterator[dict[str, list[Any]]]:
 def _entries_of(topology: Topology) -> int:
     """How much it takes of a message: members that are evenly spaced are three numbers (`pacehound.model.spans`)."""
     return entries_of(topology) if SHARED.made(topology.members) is None else 2
-
-
-def _column(flush: Flush, name: str) -> Column:
-    known = flush.columns.get(name)
-    return known if known is not None else unknown_column(name, len(flush))
 
 
 def _said_of(flush: Flush, communicators: Set[str]) -> Flush:
