@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from itertools import chain, compress
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -51,7 +51,7 @@ from streams.hang.thresholds import (
 from streams.hang.wait_graph import WaitGraph, open_for, wait_graph
 from streams.hang.wording import call_of, waits_of
 from streams.rounds.divergence import LastIterations
-from streams.rounds.round_table import RoundTable, joined
+from streams.rounds.round_table import RoundTable
 from streams.rounds.signatures import usually_equal_op_of
 from streams.watching.moment import Moment
 from streams.watching.waking import hang_wakes
@@ -140,15 +140,14 @@ class HangWatch(Watch):
         return frozenset(rank for sequence in sequences if len(sequence.ranks) > 1 for rank in sequence.ranks)
 
     def on_rounds(self, arrived: RoundTable) -> None:
-        """Whose calls of an iteration have ended has moved: agents that tell of iterations need not say it again."""
-        digests = list(compress(arrived.blocks, arrived.is_digest))
-        of_pairs = [pairs for pairs in arrived.pairs if pairs.is_digest]
-        if not digests and not of_pairs:
+        """Whose calls have ended has moved: how far ranks are that go on is said now and then."""
+        if not arrived.blocks and not arrived.pairs:
             return
-        of_blocks = np.fromiter(chain.from_iterable(block.ranks * len(block) for block in digests), np.int64)
-        ranks = np.concatenate([of_blocks, *(pairs.ranks.reshape(-1) for pairs in of_pairs)])
-        ends_ns = [*(block.end_ns for block in digests), *(pairs.end_ns for pairs in of_pairs)]
-        self.host_reports.forget_stacks(self._moves.have_moved_by(ranks, joined(ends_ns, np.int64)))
+        of_blocks = np.fromiter(chain.from_iterable(block.ranks for block in arrived.blocks), np.int64)
+        ranks = np.concatenate([of_blocks, *(pairs.ranks.reshape(-1) for pairs in arrived.pairs)])
+        ends_ns = [block.end_ns.max(axis=0) for block in arrived.blocks]
+        ends_ns += [pairs.end_ns.reshape(-1) for pairs in arrived.pairs]
+        self.host_reports.forget_stacks(self._moves.have_moved_by(ranks, np.concatenate(ends_ns)))
 
     def hear(self, event: Heard, step: int | None) -> list[Finding]:
         """How far ranks are, what their hosts say of them, and where they have met with different calls."""

@@ -36,6 +36,7 @@ from streams.rounds.digest_places import Places
 from streams.rounds.digest_rounds import Digested
 from streams.rounds.digest_rows import digests_of_calls
 from streams.rounds.digest_table import Awaited, DigestTable
+from streams.rounds.going_on import worth_telling
 from streams.rounds.grids import Grids, PlacedPair, read_pairs, written_pairs
 from streams.rounds.hosts_of_communicator import BoolArray, HostsOfCommunicator, Int64Array
 from streams.rounds.iterations import IterationTracker
@@ -52,10 +53,18 @@ class CommunicatorOperator:
     Rows are waited for up to `lateness_ns` after their round was entered, and hosts after they fell silent. `counts`
     holds what was not used, by reason; nothing is dropped without being counted there.
 
-    Digests are put into the table of a shard, if there is one (`shared`): the shard takes them out again.
+    Digests are put into the table of a shard, if there is one (`shared`): the shard takes them out again. Where not
+    all promises are told, later stages hear of those that are worth it (`going_on.py`).
     """
 
-    def __init__(self, topology: Topology, lateness_ns: int, shared: DigestTable | None = None) -> None:
+    def __init__(
+        self,
+        topology: Topology,
+        lateness_ns: int,
+        shared: DigestTable | None = None,
+        *,
+        tells_all_promises: bool = True,
+    ) -> None:
         self.job = topology.job
         self.attempt = topology.attempt
         self.communicator = topology.communicator
@@ -70,6 +79,7 @@ class CommunicatorOperator:
         self._source = ""
         self._digests: DigestTable | None = None  # its own
         self._shared = shared
+        self._tells_all_promises = tells_all_promises
         self._watermark_ns = -1
         self._sent_watermark_ns = -1
         self._of_calls = Grids(self._collectives, self._pairs, set())
@@ -272,6 +282,7 @@ class CommunicatorOperator:
         outsiders = [p.rank for p in progress.ranks if p.rank not in self._column]
         if outsiders:
             raise InvalidEvent(f"progress of ranks {outsiders}, which are no members of {progress.communicator}")
+        before = host.last_progress
         if not self._hosts.promise(host, progress):
             return []
         launched = max((rank.last_launched for rank in progress.ranks), default=NEVER)
@@ -281,7 +292,11 @@ class CommunicatorOperator:
         skipped = self._collectives.skipped_rounds
         told = replace(progress, skipped_rounds=skipped) if skipped else progress
         mismatches = self._mismatches.in_open(progress, self._collectives, sees_ends=self._sees_ends())
-        return [*mismatches, told]
+        if self._tells_all_promises:
+            return [*mismatches, told]
+        promises = worth_telling(told, before, before_is_told=host.is_told)
+        host.is_told = bool(promises)
+        return [*mismatches, *promises]
 
     def _sees_ends(self) -> bool:
         """Rows have come, with ends."""

@@ -30,7 +30,7 @@ class Home:
 
     def __init__(self, settings: Settings) -> None:
         self._lateness_ns = round(settings.stream.lateness_s * 1e9)
-        self._shard = Shard(settings)
+        self._shard = Shard(settings, has_homes=True)
         self._relay = Relay()
         self._beats = Heartbeats(self._lateness_ns)
         self._vitals: list[HostVitals] = []

@@ -39,11 +39,18 @@ class PartialCommunicator:
     A host that never says where its ranks stand (no agent, another source) leaves the members unknown. Nothing is
     concluded from such a communicator; what waits counts as lost in what is passed on, and time goes on without it.
 
-    `lateness_ns` and `shared` are as in `CommunicatorOperator`; the first is also how long others wait for members that
-    are not known.
+    The parameters are those of `CommunicatorOperator`; `lateness_ns` is also how long others wait for members that are
+    not known.
     """
 
-    def __init__(self, topology: Topology, lateness_ns: int, shared: DigestTable | None = None) -> None:
+    def __init__(
+        self,
+        topology: Topology,
+        lateness_ns: int,
+        shared: DigestTable | None = None,
+        *,
+        tells_all_promises: bool = True,
+    ) -> None:
         self.job = topology.job
         self.attempt = topology.attempt
         self.communicator = topology.communicator
@@ -64,6 +71,7 @@ class PartialCommunicator:
         self._patience = Patience()
         self._operator: CommunicatorOperator | None = None
         self._shared = shared
+        self._tells_all_promises = tells_all_promises
 
     @property
     def joining(self) -> CommunicatorOperator | None:
@@ -227,7 +235,9 @@ class PartialCommunicator:
     def _complete(self) -> list[StageOneEvent]:
         """The members are known: everything that has waited, as if it came now; all of it was looked at before."""
         announced = [replace(topology, members=tuple(self._members.tolist())) for topology in self._announced.values()]
-        self._operator = operator = CommunicatorOperator(announced[0], self._lateness_ns, self._shared)
+        self._operator = operator = CommunicatorOperator(
+            announced[0], self._lateness_ns, self._shared, tells_all_promises=self._tells_all_promises
+        )
         events: list[StageOneEvent] = []
         for topology in announced:
             events += operator.on_topology(topology)

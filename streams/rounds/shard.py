@@ -63,15 +63,17 @@ class Shard:
     at once: what costs is not to find out for each of them where it belongs. And what follows from promises is found
     out when all hosts have come to the next time that something can be told, not when each of them speaks.
 
-    It hears hosts themselves, or what their homes have relayed, which tell it who is silent.
+    It hears hosts themselves, or what their homes have relayed, which tell it who is silent. Of ranks that go on jobs
+    that have homes tell stage two now and then (`going_on.py`).
 
     >>> from pacehound.settings import Settings
     >>> Shard(Settings()).on_event(Tick(job="j", attempt=0, time_ns=5, stream="shard:j/0/0"))
     []
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, *, has_homes: bool = False) -> None:
         self._settings = settings
+        self._has_homes = has_homes
         self._lateness_ns = round(settings.stream.lateness_s * 1e9)
         self._tick_ns = round(settings.stream.tick_s * 1e9)
         self._stages: dict[str, StageOne] = {}
@@ -399,7 +401,8 @@ class Shard:
             return self._over_stage()
         stage = self._stages.get(communicator)
         if stage is None:
-            stage = self._stages[communicator] = StageOne(self._settings, self._digests)
+            stage = StageOne(self._settings, self._digests, tells_all_promises=not self._has_homes)
+            self._stages[communicator] = stage
         return stage
 
     def _note_over(self, touched: Sequence[str]) -> None:

@@ -50,16 +50,19 @@ class OpenStream:
 
 
 class StageOne:
-    """Everything on one key; digests of a communicator go into the table of its shard, if it has one (`shared`).
+    """Everything on one key; `shared` and `tells_all_promises` are as in `CommunicatorOperator`.
 
     >>> from pacehound.settings import Settings
     >>> StageOne(Settings()).on_event(Tick(job="j", attempt=0, time_ns=5, stream="a communicator nobody knows"))
     []
     """
 
-    def __init__(self, settings: Settings, shared: DigestTable | None = None) -> None:
+    def __init__(
+        self, settings: Settings, shared: DigestTable | None = None, *, tells_all_promises: bool = True
+    ) -> None:
         self._lateness_ns = round(settings.stream.lateness_s * 1e9)
         self._shared = shared
+        self._tells_all_promises = tells_all_promises
         self.communicator: CommunicatorOperator | PartialCommunicator | None = None
         self.is_closed = False
         """All that was to come has come; what comes all the same was sent twice."""
@@ -95,7 +98,9 @@ class StageOne:
                 return []
             case Topology():
                 kind = PartialCommunicator if event.is_partial else CommunicatorOperator
-                operator = self.communicator or kind(event, self._lateness_ns, self._shared)
+                operator = self.communicator or kind(
+                    event, self._lateness_ns, self._shared, tells_all_promises=self._tells_all_promises
+                )
                 announced = operator.on_topology(event)
                 self.communicator = operator
                 return self._noted(announced)
