@@ -15,7 +15,8 @@ PacehoundError
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 
 def nearest(word: str, known: Iterable[str], *, likeness: float = 0.6) -> str:
@@ -58,11 +59,39 @@ class InvalidEvent(RejectedMessage):
 
 
 class PartlyRefused(InvalidEvent):
-    """Some of what the event says cannot be true; the rest was taken, and `results` follow from it."""
+    """Some of what the event says cannot be true; the rest was taken, and `results` follow from it.
 
-    def __init__(self, reason: str, results: Sequence[object]) -> None:
+    Attributes
+    ----------
+    by_host
+        Of what several hosts say, whose parts are refused, and why, where that is known.
+    earlier
+        Events that came before and had waited for this one, of which the same holds, and why.
+    is_of_event
+        It holds of the event itself.
+
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        results: Sequence[object],
+        *,
+        by_host: Mapping[str, RejectedMessage] | None = None,
+        earlier: Sequence[tuple[Any, RejectedMessage]] = (),
+        is_of_event: bool = True,
+    ) -> None:
         super().__init__(reason)
         self.results = tuple(results)
+        self.by_host = dict(by_host or {})
+        self.earlier = tuple(earlier)
+        self.is_of_event = is_of_event
+
+    def with_results(self, results: Sequence[object]) -> PartlyRefused:
+        """The same, where other results follow."""
+        return PartlyRefused(
+            str(self), results, by_host=self.by_host, earlier=self.earlier, is_of_event=self.is_of_event
+        )
 
 
 class Unavailable(PacehoundError):

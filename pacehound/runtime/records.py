@@ -113,6 +113,18 @@ def record_of(message: Message, event: Event) -> Record:
     return Record(message, event=event, is_alone=message.events is None or len(message.events) == 1)
 
 
+def refused_with(message: Message, outcome: Outcome[T]) -> list[Outcome[T]]:
+    """An outcome of a message that is refused, and those of events that came before it and were refused with it."""
+    error = outcome.error
+    if not isinstance(error, PartlyRefused):
+        return [outcome]
+    earlier: list[Outcome[T]] = [
+        Outcome(event=event, error=why, record=Record(message, event=event, is_alone=False))
+        for event, why in error.earlier
+    ]
+    return [*earlier, outcome] if error.is_of_event else earlier
+
+
 def records_of(message: Message) -> list[Record]:
     """The records of a message, in order.
 

@@ -41,7 +41,7 @@ from pacehound.runtime.metric_names import (
     SKIPPED,
     TICKS,
 )
-from pacehound.runtime.records import Outcome, dead_letters_of, worked
+from pacehound.runtime.records import Outcome, dead_letters_of, refused_with, worked
 from pacehound.runtime.silence import Silence, quiet_s_of
 from pacehound.runtime.telemetry import Telemetry
 from pacehound.settings import Settings
@@ -223,7 +223,7 @@ class StreamsWorker:
                     logger.exception("a topology could not be kept: %s/%d@%d", *_where(message))
                     error = error or fault
             if error is not None:
-                refused.append(replace(outcome, error=error))
+                refused += refused_with(message, replace(outcome, error=error))
         try:
             await self._send(partition, message, state, [one for _, one in followed])
         except Unavailable:

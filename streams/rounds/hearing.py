@@ -24,7 +24,7 @@ def conclude_flush(flush: Flush, stage_of: Callable[[str], StageOne]) -> list[St
     try:
         return [*hear_flush(flush, stage_of), *concluded()]
     except PartlyRefused as error:
-        raise PartlyRefused(str(error), [*error.results, *concluded()]) from error
+        raise error.with_results([*error.results, *concluded()]) from error
 
 
 class _Heard:
@@ -33,20 +33,21 @@ class _Heard:
     def __init__(self) -> None:
         self.results: list[StageTwoInput] = []
         self.refused: list[RejectedMessage] = []
+        self.by_host: dict[str, RejectedMessage] = {}
 
-    def hear(self, what: Callable[[], Iterable[StageTwoInput]]) -> None:
-        """One part."""
+    def hear(self, host: str, what: Callable[[], Iterable[StageTwoInput]]) -> None:
+        """One part, which this host has said."""
         try:
             self.results.extend(what())
         except RejectedMessage as error:
             self.refused.append(error)
+            self.by_host.setdefault(host, error)
 
     def all(self, message: str) -> list[StageTwoInput]:
         """What follows from all of them, or `PartlyRefused`."""
         if self.refused:
-            raise PartlyRefused(
-                f"{len(self.refused)} parts of {message} are refused, the first one: {self.refused[0]}", self.results
-            )
+            reason = f"{len(self.refused)} parts of {message} are refused, the first one: {self.refused[0]}"
+            raise PartlyRefused(reason, self.results, by_host=self.by_host)
         return self.results
 
 
@@ -65,18 +66,18 @@ def hear_flush(flush: Flush, stage_of: Callable[[str], StageOne]) -> list[StageT
     heard = _Heard()
     heard.results += flush.vitals
     for topology in flush.topologies:
-        heard.hear(lambda said=topology: stage_of(said.communicator).on_event(said))  # type: ignore[misc]
+        heard.hear(flush.host, lambda said=topology: stage_of(said.communicator).on_event(said))  # type: ignore[misc]
     if flush.parts:
         rows = rows_of_flush(flush)
         for part, where in zip(flush.parts, flush.slices(), strict=True):
-            heard.hear(lambda p=part, w=where: _hear_rows(flush, p, w, rows, stage_of))  # type: ignore[misc]
+            heard.hear(flush.host, lambda p=part, w=where: _hear_rows(flush, p, w, rows, stage_of))  # type: ignore[misc]
     for said in flush.markers:
-        heard.hear(lambda one=said: stage_of(one.communicator).on_event(one))  # type: ignore[misc]
+        heard.hear(flush.host, lambda one=said: stage_of(one.communicator).on_event(one))  # type: ignore[misc]
     for promise in flush.promises:
-        heard.hear(lambda one=promise: stage_of(one.communicator).on_promise(one))  # type: ignore[misc]
+        heard.hear(flush.host, lambda one=promise: stage_of(one.communicator).on_promise(one))  # type: ignore[misc]
     if (heartbeat := flush.heartbeat) is not None:
         for name in heartbeat.communicators:
-            heard.hear(lambda n=name: stage_of(n).on_heartbeats([(flush.host, heartbeat)]))  # type: ignore[misc]
+            heard.hear(flush.host, lambda n=name: stage_of(n).on_heartbeats([(flush.host, heartbeat)]))  # type: ignore[misc]
         heard.results += of_processes(flush)
     return heard.all("a flush")
 
@@ -85,7 +86,7 @@ def hear_relayed(said: Relayed, stage_of: Callable[[str], StageOne]) -> list[Sta
     """What follows from what a home has relayed, but for its promises, as of a flush; errors as in `hear_flush`."""
     heard = _Heard()
     for topology in said.topologies:
-        heard.hear(lambda one=topology: stage_of(one.communicator).on_event(one))  # type: ignore[misc]
+        heard.hear(topology.host, lambda one=topology: stage_of(one.communicator).on_event(one))  # type: ignore[misc]
     if said.parts:
         rows = rows_of_flush(said)
         for part, where in zip(said.parts, said.slices(), strict=True):
@@ -93,15 +94,15 @@ def hear_relayed(said: Relayed, stage_of: Callable[[str], StageOne]) -> list[Sta
                 heard.results += _hear_rows(said, part, where, rows, stage_of)
             except RejectedMessage:  # one host that says what cannot be takes no other's rows with it
                 for one, mine in said.by_host(part, where):
-                    heard.hear(lambda p=one, w=mine: _hear_rows(said, p, w, rows, stage_of))  # type: ignore[misc]
+                    heard.hear(one.hosts[0], lambda p=one, w=mine: _hear_rows(said, p, w, rows, stage_of))  # type: ignore[misc]
     for marks in said.markers:
-        heard.hear(lambda one=marks: stage_of(one.communicator).on_event(one))  # type: ignore[misc]
+        heard.hear(marks.host, lambda one=marks: stage_of(one.communicator).on_event(one))  # type: ignore[misc]
     for promise in said.promises:
-        heard.hear(lambda one=promise: stage_of(one.communicator).on_promise(one))  # type: ignore[misc]
+        heard.hear(promise.host, lambda one=promise: stage_of(one.communicator).on_promise(one))  # type: ignore[misc]
     for beating in said.beats:
         beats = [(beating.host, beating.beat)]
         for name in beating.beat.communicators:
-            heard.hear(lambda n=name, some=beats: stage_of(n).on_heartbeats(some))  # type: ignore[misc]
+            heard.hear(beating.host, lambda n=name, some=beats: stage_of(n).on_heartbeats(some))  # type: ignore[misc]
     return heard.all("what was relayed")
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from pacehound.errors import InvalidEvent, PartlyRefused
+from pacehound.errors import InvalidEvent, PartlyRefused, RejectedMessage
 from pacehound.model.events import HostVitals, Tick, Topology, Watermark
 from pacehound.model.flushes import Flush
 from pacehound.model.relayed import Relayed
@@ -12,7 +13,7 @@ from pacehound.model.routing import Event, host_stream
 from pacehound.settings import Settings
 from streams.rounds.hearing import of_processes
 from streams.rounds.heartbeats import Heartbeats
-from streams.rounds.relay import Relay
+from streams.rounds.relay import HERE, Relay
 from streams.rounds.shard import Shard
 from streams.rounds.stage_one import OpenStream, StageTwoInput
 
@@ -43,35 +44,44 @@ class Home:
         Raises
         ------
         InvalidEvent
-            As in `Shard.on_event`.
+            As in `Shard.on_event`; of a part of it, or of what came before and was heard now (`PartlyRefused.earlier`).
 
         """
+        following = _Following()
         match event:
             case Flush():
-                return self._on_flush(event)
+                self._on_flush(event, following)
             case Topology():
-                is_kept = self._relay.hear(event)
-                return [*(self._relay.pass_on() if is_kept else self._shard.on_event(event))]
+                self._announced([event], following)
+                self._pass_on(following)
             case Tick():
-                return [
-                    *self._shard.on_event(event),
-                    *self._tell(),
-                    *self._relay.tick(event, self._lateness_ns),
-                    *self._silent(event),
-                ]
+                self._tell(following)
+                following.hear(lambda: self._shard.on_event(event))
+                following.told += self._relay.tick(event, self._lateness_ns)
+                following.told += self._silent(event)
             case _:
                 raise InvalidEvent(f"a {type(event).__name__} does not travel with a home")
+        return following.all()
 
-    def _on_flush(self, flush: Flush) -> list[StageTwoInput | Relayed]:
-        rest = self._relay.take(flush)
+    def _on_flush(self, flush: Flush, following: _Following) -> None:
+        if flush.topologies:
+            self._announced(flush.topologies, following)
+            flush = replace(flush, topologies=())
+        strange = self._relay.take(flush)
         self._note(flush)
-        results: list[StageTwoInput | Relayed] = []
-        if rest.communicators:
-            try:
-                results += self._shard.on_event(rest)
-            except PartlyRefused as error:
-                raise PartlyRefused(str(error), [*error.results, *self._told()]) from error
-        return [*results, *self._told()]
+        if strange is not None:
+            following.hear(lambda: self._shard.on_event(strange))
+        if not self._relay.hosts or self._beats.are_due:
+            self._tell(following)
+        elif self._relay.cannot_wait:
+            self._pass_on(following)
+
+    def _announced(self, topologies: Sequence[Topology], following: _Following) -> None:
+        """What follows from announcements of what is joined here; the others wait."""
+        here = tuple(self._relay.announce(topologies))
+        if here:
+            said = Relayed(job=here[0].job, attempt=here[0].attempt, shard=HERE, topologies=here)
+            following.hear(lambda: self._shard.hear(said))
 
     def _note(self, flush: Flush) -> None:
         """What it promises, and what it says of the host."""
@@ -87,19 +97,28 @@ class Home:
         elif promised_ns:
             self._quiet_until_ns.pop(flush.host, None)  # its samples follow each other
 
-    def _told(self) -> list[StageTwoInput | Relayed]:
-        """What is told now: all, what was relayed and cannot wait, or nothing."""
-        if not self._relay.hosts or self._beats.are_due:
-            return self._tell()
-        return [*self._relay.pass_on()] if self._relay.cannot_wait else []
-
-    def _tell(self) -> list[StageTwoInput | Relayed]:
-        told: list[StageTwoInput | Relayed] = [*self._vitals, *self._relay.pass_on(), *self._processes.values()]
+    def _tell(self, following: _Following) -> None:
+        following.told += self._vitals
+        self._pass_on(following)
+        following.told += self._processes.values()
         self._vitals, self._processes = [], {}
         self._beats.take()
         hosts = self._relay.hosts
         self._beats.expect(hosts, self._beats.lowest_ns(hosts) + 1)
-        return told
+
+    def _pass_on(self, following: _Following) -> None:
+        """All that waits; what is joined here is heard here."""
+        waiting = self._relay.waiting
+        for said in self._relay.pass_on():
+            if said.shard != HERE:
+                following.told.append(said)
+                continue
+            try:
+                following.told += self._shard.hear(said)
+            except PartlyRefused as error:
+                following.told += error.results  # type: ignore[arg-type]
+                of_hosts = ((flush, error.by_host.get(flush.host)) for flush in waiting)
+                following.earlier += [(flush, why) for flush, why in of_hosts if why is not None]
 
     def _silent(self, tick: Tick) -> list[StageTwoInput]:
         """Hosts whose hearts beat no more: their samples, which these stood for, are silent as well."""
@@ -117,7 +136,30 @@ class Home:
 
     def open_stream(self) -> OpenStream | None:
         """All its streams as one: whoever tells of one of them tells of the others."""
-        near, relayed = self._shard.open_stream(), self._relay.open_stream()
-        if near is None or relayed is None:
-            return near or relayed
-        return replace(near, hosts=tuple(dict.fromkeys((*near.hosts, *relayed.hosts))))
+        near, opened = self._shard.open_stream(), self._relay.open_stream()
+        return opened if near is None or opened is None else replace(opened, is_complete=near.is_complete)
+
+
+class _Following:
+    """What follows from an event, and what is refused of it and of those that were heard with it."""
+
+    def __init__(self) -> None:
+        self.told: list[StageTwoInput | Relayed] = []
+        self.earlier: list[tuple[Flush, RejectedMessage]] = []
+        self._refused: PartlyRefused | None = None
+
+    def hear(self, what: Callable[[], Sequence[StageTwoInput]]) -> None:
+        """A part of the event."""
+        try:
+            self.told += what()
+        except PartlyRefused as error:
+            self.told += error.results  # type: ignore[arg-type]
+            self._refused = error
+
+    def all(self) -> list[StageTwoInput | Relayed]:
+        """What follows, or `PartlyRefused`."""
+        refused, earlier = self._refused, self.earlier
+        if refused is None and not earlier:
+            return self.told
+        reason = str(refused or earlier[0][1])
+        raise PartlyRefused(reason, self.told, earlier=earlier, is_of_event=refused is not None)

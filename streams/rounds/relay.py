@@ -1,9 +1,10 @@
-"""What hosts say at home of communicators that belong to other shards: kept until it is passed on, put together.
+"""What hosts say at home: kept until all of them have spoken, and put together for those who join it.
 
-A host of a large job says all that it has to say to one shard (`pacehound.model.shards`). Nothing is concluded here of
-communicators whose hosts may have other homes: their rows, marks and promises are gathered from all hosts that speak
-here, and those that go to one shard become a message or a few. So whoever joins the world of 16,384 ranks reads what
-sixteen homes have relayed, and not 2,048 hosts.
+A host of a large job says all that it has to say to one shard (`pacehound.model.shards`). The rows, marks and promises
+of all hosts that speak here are gathered. Those of communicators whose hosts may have other homes are passed on, and
+what goes to one shard becomes a message or a few: so whoever joins the world of 16,384 ranks reads what sixteen homes
+have relayed, and not 2,048 hosts. Those of the others are put together for whoever joins them here, who has as much to
+do for a row of eight hosts as for one of each.
 """
 
 from __future__ import annotations
@@ -26,8 +27,12 @@ from streams.rounds.stage_one import OpenStream
 
 Int64Array = npt.NDArray[np.int64]
 
-MAX_WAITING_ROWS = 65_536
-"""Calls that are kept at most, 6 MB: more are passed on before the next tick."""
+MAX_WAITING_ROWS = 131_072
+"""Calls that are kept at most, 12 MB: more are passed on before the next tick (chosen: all that the 128 hosts of a home
+say of a second, of 16,384 ranks)."""
+
+HERE = -1
+"""In the place of another shard: it is joined at home."""
 
 MAX_PASSED_ROWS, MAX_PASSED_SAID = 8_192, 4_096
 """Of one message, at most, and besides so many entries of 60 to 400 bytes: 2.5 MB."""
@@ -38,12 +43,12 @@ MAX_OVER = 1_000
 
 @dataclass(slots=True)
 class PassedOn:
-    """A communicator that belongs to another shard, or whose hosts may have other homes.
+    """A communicator of hosts that speak here.
 
     Attributes
     ----------
     shard
-        To which it belongs.
+        To which it belongs; `HERE` where all its hosts have this home.
     is_partial
         Of its members each host knows its own alone: rows of several hosts are not put together.
     ranks
@@ -60,16 +65,15 @@ class PassedOn:
 
 
 class Relay:
-    """Of one home: who is in the communicators that others join, and what waits to be passed on.
+    """Of one home: who is in the communicators of its hosts, and what waits to be passed on.
 
     Examples
     --------
     >>> world = Topology(job="j", attempt=0, time_ns=5, host="h", communicator="c", name="world", is_world=True,
     ...                  members=tuple(range(2_048)), host_ranks=(8,), world_size=2_048)
     >>> relay = Relay()
-    >>> near = relay.take(Flush(job="j", attempt=0, host="h", shard=1, is_home=True, topologies=(world,)))
-    >>> near.topologies, relay.hosts
-    ((), ('h',))
+    >>> relay.announce([world]), relay.hosts  # nothing of it is joined here
+    ([], ('h',))
     >>> [passed] = relay.pass_on()
     >>> passed.topologies == (world,), passed.shard < 2
     (True, True)
@@ -88,7 +92,7 @@ class Relay:
     def _begin(self) -> None:
         """What follows from the rest."""
         self._n_rows = sum(map(len, self._waiting))
-        self._has_new = False  # a communicator that nobody had announced here, with the event that is worked on
+        self._has_new = False  # a communicator that others join and nobody had announced here
         self._hosts: tuple[str, ...] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -110,16 +114,21 @@ class Relay:
 
     @property
     def cannot_wait(self) -> bool:
-        """It is as much as may wait, or the first word of a communicator: stage two waits for it from then on."""
+        """It is as much as may wait, or the first word of what others join: stage two waits for it from then on."""
         return self._has_new or self._n_rows >= MAX_WAITING_ROWS
 
     @property
+    def waiting(self) -> tuple[Flush, ...]:
+        """What is passed on next."""
+        return tuple(self._waiting)
+
+    @property
     def has_known(self) -> bool:
-        """Something was announced that others join."""
+        """Something was announced."""
         return bool(self._known)
 
     def knows(self, host: str) -> bool:
-        """Whether the host has announced something that others join."""
+        """Whether the host has announced something."""
         return any(host in known.ranks for known in self._known.values())
 
     def open_stream(self) -> OpenStream | None:
@@ -129,31 +138,31 @@ class Relay:
         job, attempt = self._of
         return OpenStream(job=job, attempt=attempt, hosts=self.hosts, is_complete=True)
 
-    def take(self, flush: Flush) -> Flush:
-        """Keep what is said of communicators that others join, and give back what is said of the rest, and of no host.
+    def take(self, flush: Flush) -> Flush | None:
+        """Keep what is said of communicators that this host has announced; what is said of others is given back.
 
-        What nobody, or not this host, has announced is part of the rest: it is refused there.
+        That is for a shard to refuse. What the flush announces is not looked at (`announce`), nor are its vitals.
         """
-        for topology in flush.topologies:
-            self._announce(topology)
         names = flush.communicators
-        kept = {name for name in names if (known := self._known.get(name)) is not None and flush.host in known.ranks}
-        if not kept:
-            return _said_of(flush, set(names))
-        theirs = _said_of(flush, kept)
+        strange = {name for name in names if (known := self._known.get(name)) is None or flush.host not in known.ranks}
+        theirs = _said_of(flush, set(names) - strange) if strange else flush
         for promise in theirs.promises:
             self._note(promise)
         self._waiting.append(theirs)
         self._n_rows += len(theirs)
-        return _said_of(flush, set(names) - kept)
+        return _said_of(flush, strange) if strange else None
 
-    def hear(self, topology: Topology) -> bool:
-        """Keep an announcement that comes by itself, if it is of a communicator that others join; whether it is."""
-        if not self._announce(topology):
-            return False
-        whose: dict[str, Any] = {"job": topology.job, "attempt": topology.attempt, "host": topology.host}
-        self._waiting.append(Flush(**whose, shard=0, is_home=True, topologies=(topology,)))
-        return True
+    def announce(self, topologies: Iterable[Topology]) -> list[Topology]:
+        """Note who is in communicators: what others join is kept, and the rest is for whoever joins it here."""
+        here: list[Topology] = []
+        for topology in topologies:
+            self._announce(topology)
+            if self._known[topology.communicator].shard == HERE:
+                here.append(topology)
+                continue
+            whose: dict[str, Any] = {"job": topology.job, "attempt": topology.attempt, "host": topology.host}
+            self._waiting.append(Flush(**whose, shard=0, is_home=True, topologies=(topology,)))
+        return here
 
     def pass_on(self) -> list[Relayed]:
         """All that waits, for each shard by itself; in the order in which it is to be heard."""
@@ -174,7 +183,7 @@ class Relay:
 
         Who is given up with that there is given up here, and not ticked any more.
         """
-        shards = sorted({known.shard for known in self._known.values() if known.open})
+        shards = sorted({known.shard for known in self._known.values() if known.open} - {HERE})
         said: dict[str, Any] = {"job": tick.job, "attempt": tick.attempt, "silent": self.hosts, "tick_ns": tick.time_ns}
         told = [Relayed(shard=shard, **said) for shard in shards]
         for host in self.hosts:
@@ -184,14 +193,13 @@ class Relay:
                 self._give_up(host)
         return told
 
-    def _announce(self, topology: Topology) -> bool:
-        """Note who is in a communicator; whether others join it."""
+    def _announce(self, topology: Topology) -> None:
+        """Note who is in a communicator."""
         known = self._known.get(topology.communicator)
         if known is None:
-            if not is_passed_on(topology):
-                return False
-            known = self._known[topology.communicator] = PassedOn(joined_by(topology), topology.is_partial)
-            self._has_new = True
+            shard = joined_by(topology) if is_passed_on(topology) else HERE
+            known = self._known[topology.communicator] = PassedOn(shard, topology.is_partial)
+            self._has_new |= shard != HERE
         self._of = topology.job, topology.attempt
         ranks, before = frozenset(topology.host_ranks), known.ranks.get(topology.host, frozenset())
         if not ranks <= before:  # what is sent twice does not open again what is closed
@@ -199,7 +207,6 @@ class Relay:
             known.open[topology.host] = None
             self._over.pop(topology.communicator, None)
             self._hosts = None
-        return True
 
     def _note(self, promise: Progress) -> None:
         """Whether the host is open: what has closed and promises again is not over, as for whoever joins it."""
@@ -269,15 +276,12 @@ class _Putting:
         markers = self._by_shard(one for flush in self._waiting for one in flush.markers)
         promises = self._by_shard(one for flush in self._waiting for one in flush.promises)
         rows, beats = self._rows(), self._beats()
+        fields = {"topologies": topologies, "rows": rows, "markers": markers, "promises": promises, "beats": beats}
         for shard in sorted({*rows, *topologies, *markers, *promises, *beats}):
-            entries: list[_Entry] = [
-                *(_Entry("topologies", one, _entries_of(one), len(one.members)) for one in topologies.get(shard, ())),
-                *(_Entry("rows", one, 1, n_rows=one.n_rows) for one in rows.get(shard, ())),
-                *(_Entry("markers", one, entries_of(one)) for one in markers.get(shard, ())),
-                *(_Entry("promises", one, entries_of(one)) for one in promises.get(shard, ())),
-                *(_Entry("beats", one, 1 + len(one.beat.communicators) // 4) for one in beats.get(shard, ())),
-            ]
-            for piece in _pieces(entries):
+            said: dict[str, list[Any]] = {
+                name: of_shard[shard] for name, of_shard in fields.items() if shard in of_shard
+            }
+            for piece in [said] if shard == HERE else _pieces(_entries(said)):
                 yield self._made(piece, shard)
 
     def _rows(self) -> dict[int, list[_Rows]]:
@@ -360,6 +364,21 @@ class _Entry(NamedTuple):
     n_rows: int = 0
 
 
+def _entries(said: Mapping[str, Sequence[Any]]) -> Iterator[_Entry]:
+    """All of it, by field."""
+    for one in said.get("topologies", ()):
+        # Members that are evenly spaced are three numbers (`pacehound.model.spans`).
+        n_said = entries_of(one) if SHARED.made(one.members) is None else 2
+        yield _Entry("topologies", one, n_said, len(one.members))
+    for one in said.get("rows", ()):
+        yield _Entry("rows", one, 1, n_rows=one.n_rows)
+    for name in ("markers", "promises"):
+        for one in said.get(name, ()):
+            yield _Entry(name, one, entries_of(one))
+    for one in said.get("beats", ()):
+        yield _Entry("beats", one, 1 + len(one.beat.communicators) // 4)
+
+
 def _pieces(entries: Iterable[_Entry]) -> Iterator[dict[str, list[Any]]]:
     """By field, as many at a time as one message takes, in their order."""
     piece: dict[str, list[Any]] = {}
@@ -372,11 +391,6 @@ def _pieces(entries: Iterable[_Entry]) -> Iterator[dict[str, list[Any]]]:
         piece.setdefault(one.name, []).append(one.said)
     if piece:
         yield piece
-
-
-def _entries_of(topology: Topology) -> int:
-    """How much it takes of a message: members that are evenly spaced are three numbers (`pacehound.model.spans`)."""
-    return entries_of(topology) if SHARED.made(topology.members) is None else 2
 
 
 def _said_of(flush: Flush, communicators: Set[str]) -> Flush:

@@ -119,7 +119,8 @@ class Shard:
             case Flush():
                 return self._on_flush(event)
             case Relayed():
-                return self._on_relayed(event)
+                self._hears_homes = True
+                return self.hear(event)
             case Topology():
                 self._open, touched = None, [event.communicator]
                 return self._concluded(touched, lambda: self._stage(event.communicator).on_event(event))
@@ -156,9 +157,7 @@ class Shard:
             except PartlyRefused as error:
                 if self._is_announced(rest):
                     self._note_heartbeat(rest)
-                raise PartlyRefused(
-                    str(error), [*results, *error.results, *self._told_together(rest, touched)]
-                ) from error
+                raise error.with_results([*results, *error.results, *self._told_together(rest, touched)]) from error
             self._note_heartbeat(rest)
             if rest.heartbeat is not None and rest.heartbeat.communicators:
                 self._beats.note_taken(flush.host, rest.heartbeat)
@@ -166,8 +165,8 @@ class Shard:
 
         return self._concluded(touched, hear)
 
-    def _on_relayed(self, said: Relayed) -> list[StageTwoInput]:
-        self._hears_homes = True
+    def hear(self, said: Relayed) -> list[StageTwoInput]:
+        """What several hosts have said; errors as in `on_event`."""
         if said.tick_ns:
             tick = Tick(job=said.job, attempt=said.attempt, time_ns=said.tick_ns, stream=said.key)
             return self._concluded(list(self._stages), lambda: self._on_tick(tick, said.silent))
@@ -180,7 +179,7 @@ class Shard:
                 results = hear_relayed(said, self._stage)
             except PartlyRefused as error:
                 self._note_promises(said)
-                raise PartlyRefused(str(error), [*error.results, *self._told_together(said, touched)]) from error
+                raise error.with_results([*error.results, *self._told_together(said, touched)]) from error
             self._note_promises(said)
             return [*results, *self._told_together(said, touched)]
 
@@ -192,7 +191,7 @@ class Shard:
             results = hear()
         except PartlyRefused as error:
             taken = [cast(StageTwoInput, result) for result in error.results]
-            raise PartlyRefused(str(error), self._held_back(touched, taken)) from error
+            raise error.with_results(self._held_back(touched, taken)) from error
         else:
             return self._held_back(touched, results)
         finally:

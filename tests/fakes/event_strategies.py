@@ -251,7 +251,7 @@ def relayed(draw):
             batch_of_host(one, **same, host=host) if isinstance(one, CallBatch) else dataclasses.replace(one, **whose)
         )
         known = topology(time_ns=5, host=host, communicator=one.communicator, name="", members=(0, 9), host_ranks=())
-        relay.hear(known)
+        relay.announce([known])
         for flush in flushes_of([ours], {one.communicator: Place(1, is_home=True)}):
             relay.take(dataclasses.replace(flush, heartbeat=draw(st.none() | heartbeats())))
     ticks = [Relayed(**same, shard=draw(st.integers(0, 7)), silent=tuple(hosts), tick_ns=draw(INT64))]

@@ -9,6 +9,7 @@ from itertools import count, islice
 import pytest
 
 from bench.rig.flushes import together
+from pacehound.errors import PartlyRefused
 from pacehound.model import codec, shards
 from pacehound.model.events import Finding, Incident, IterationSample, Tick, Topology
 from pacehound.model.flushes import Flush
@@ -182,8 +183,29 @@ def test_what_one_host_cannot_have_said_takes_nothing_of_the_others_with_it() ->
     assert worker.n_calls == honest.n_calls - n_lies
 
 
-def said_of(job: RandomJob, *, has_homes: bool) -> list[tuple[object, ...]]:
-    """Who is named in a job whose hosts have homes, or not; ticks stand where a silent host speaks otherwise.
+def test_what_cannot_be_is_refused_with_the_words_in_which_it_was_said_though_it_is_heard_with_those_of_others() -> (
+    None
+):
+    home, lies, refused = Home(SETTINGS), list[Flush](), list[PartlyRefused]()
+    for event in together(job(iterations=30)):
+        if route(event)[1] != HOME_KEY + "simulated/0/1":
+            continue
+        if isinstance(event, Flush) and event.host == "host1" and event.parts and len(lies) < 3:
+            event = replace(event, columns={**event.columns, "rank": event.columns["rank"] + 40})
+            lies.append(event)
+        try:
+            home.on_event(event)
+        except PartlyRefused as error:
+            refused.append(error)
+    earlier = [one for error in refused for one in error.earlier]
+    assert not any(error.is_of_event for error in refused)
+    assert {codec.encode(lie) for lie in lies} <= {codec.encode(said) for said, _ in earlier}
+    assert {said.host for said, _ in earlier} == {"host1"}
+    assert all("are no members of communicator" in str(why) for _, why in earlier)
+
+
+def said_of(job: RandomJob, *, has_homes: bool) -> tuple[list[tuple[object, ...]], list[float]]:
+    """Who is named in a job whose hosts have homes, or not, and when; ticks stand where a silent host speaks otherwise.
 
     How much of its own time a rank took is found to differ by a hundredth at times, with the order of the messages.
     """
@@ -201,12 +223,14 @@ def said_of(job: RandomJob, *, has_homes: bool) -> list[tuple[object, ...]]:
                 if stream is not None and silent & set(stream.hosts):
                     stages.hear(replace(event, stream=key))
     assert any(key.startswith(HOME_KEY) for key in stages.keys) == has_homes
-    names = ("kind", "verdict", "cause", "culprits", "candidates", "victims", "links", "onset", "detected", "relief")
-    return [
-        *(tuple(getattr(one, name) for name in names) for one in stages.said if isinstance(one, Finding)),
+    names = ("kind", "verdict", "cause", "culprits", "candidates", "victims", "links", "onset", "relief")
+    found = [one for one in stages.said if isinstance(one, Finding)]
+    said = [
+        *(tuple(getattr(one, name) for name in names) for one in found),
         *((one.id, one.version, one.state) for one in stages.said if isinstance(one, Incident)),
         *((one.step, one.step_time_s) for one in stages.said if isinstance(one, IterationSample)),
     ]
+    return said, [one.detected.time_ns / 1e9 for one in found if one.detected is not None]
 
 
 @pytest.mark.parametrize("n_jobs", [3, pytest.param(100, marks=[pytest.mark.prove, pytest.mark.timeout(1_200)])])
@@ -219,5 +243,9 @@ def test_jobs_in_which_everything_is_drawn_have_the_same_verdicts(
     large = (job for seed in count(1_799_700_000) if (job := random_job(seed, kinds)).spec.layout.world_size > 4)
     jobs = list(islice(large, n_jobs))
     for job in jobs:
-        assert said_of(job, has_homes=True) == said_of(job, has_homes=False), job
-    assert any(said_of(job, has_homes=True) for job in jobs[:3])
+        said, when_s = said_of(job, has_homes=True)
+        apart, apart_s = said_of(job, has_homes=False)
+        assert said == apart, job
+        # When a rank has moved last is known to a word of its host.
+        assert when_s == pytest.approx(apart_s, abs=1.0), job
+    assert any(said_of(job, has_homes=True)[0] for job in jobs[:3])

@@ -9,12 +9,14 @@ import pytest
 
 from pacehound.bus import Message
 from pacehound.bus.kafka import MAX_MESSAGE_BYTES, max_bytes
-from pacehound.errors import InvalidInput, MalformedMessage
+from pacehound.errors import InvalidEvent, InvalidInput, MalformedMessage, PartlyRefused
 from pacehound.model import codec, topics
-from pacehound.model.events import DeadLetter
+from pacehound.model.events import DeadLetter, Topology
+from pacehound.model.flushes import Flush
 from pacehound.model.topics import Topic
 from pacehound.runtime.dead_letter import LARGEST_PAYLOAD_BYTES, LONGEST_REASON, dead_letter_of
 from pacehound.runtime.dead_letter_queue import matching, preview, replay, stored_dead_letters, summaries
+from pacehound.runtime.records import dead_letters_of, refused_with, worked
 
 
 def letter(offset: int = 0, payload: bytes = b"x", **changes: object) -> DeadLetter:
@@ -104,3 +106,24 @@ def test_a_letter_fits_its_topic_whatever_a_foreign_producer_has_sent() -> None:
     assert written.payload == message.value[:LARGEST_PAYLOAD_BYTES]
     assert written.reason.endswith(f"(the first {LARGEST_PAYLOAD_BYTES} of 40000000 bytes are kept)")
     assert len(codec.encode(written)) <= max_bytes(topics.DEAD_LETTERS)
+
+
+def test_what_waited_for_a_message_and_is_refused_with_it_is_a_letter_and_the_message_is_none() -> None:
+    topology = Topology(
+        job="j", attempt=0, time_ns=5, host="h", communicator="c", name="tp", is_world=False,
+        members=(0, 1), host_ranks=(0,), world_size=2,
+    )  # fmt: skip
+    before, now = (
+        Flush(job="j", attempt=0, host=host, shard=0, is_home=True, topologies=(replace(topology, host=host),))
+        for host in ("liar", "honest")
+    )
+    why = InvalidEvent("ranks [9] are no members")
+    message = Message(topic="calls", key=now.key, partition=3, offset=8, value=codec.encode(now))
+
+    def refuse(_: object) -> None:
+        raise PartlyRefused("what came before", [], earlier=[(before, why)], is_of_event=False)
+
+    (outcome,) = worked(message, refuse)
+    (letter,) = dead_letters_of(message, refused_with(message, outcome), now_ns=9)
+    assert list(codec.decode(letter.payload)) == [before]
+    assert (letter.error, letter.reason, letter.offset) == ("InvalidEvent", "ranks [9] are no members", 8)
