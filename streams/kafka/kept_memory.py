@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import ctypes
 
-KEPT_BYTES = 64 * 1024 * 1024
-"""So much that is free at the end of its heap a worker keeps (chosen: what the columns of the largest messages, 16 MiB,
-take until they are worked on; a thirtieth of what a worker of a job of 16,384 ranks has resident)."""
+KEPT_BYTES = 256 * 1024 * 1024
+"""So much that is free at the end of its heap a worker keeps (chosen: what homes of a job of 16,384 ranks make of all
+that its hosts say in a second, and free again; a tenth of what a worker with such a backlog has resident)."""
 
 LARGEST_BYTES = 32 * 1024 * 1024
 """Larger pieces are asked of the kernel by themselves and given back at once, as the C library allows at most."""
