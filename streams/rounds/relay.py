@@ -144,8 +144,10 @@ class Relay:
         That is for a shard to refuse. What the flush announces is not looked at (`announce`), nor are its vitals.
         """
         names = flush.communicators
+        if not names:
+            return None
         strange = {name for name in names if (known := self._known.get(name)) is None or flush.host not in known.ranks}
-        theirs = _said_of(flush, set(names) - strange) if strange else flush
+        theirs = _said_of(flush, set(names) - strange) if strange or flush.vitals else flush
         for promise in theirs.promises:
             self._note(promise)
         self._waiting.append(theirs)
