@@ -78,7 +78,7 @@ class Pipeline:
             out += self._job(event.job).on_event(result)
         self._finish(event.job, event.attempt)
         if refused is not None:
-            raise PartlyRefused(str(refused), out)
+            raise refused.with_results(out)
         return out
 
     def _stage_one(self, event: Event) -> list[StageTwoInput]:

@@ -7,8 +7,8 @@ from typing import Any
 
 from pacehound.errors import PartlyRefused, RejectedMessage
 from pacehound.model.events import Watermark
-from pacehound.model.flushes import Flush
-from pacehound.model.relayed import Relayed
+from pacehound.model.flushes import Flush, Heartbeat
+from pacehound.model.relayed import Relayed, RelayedPart
 from pacehound.model.routing import host_stream
 from streams.rounds.call_rows import CallRows, rows_of_flush
 from streams.rounds.stage_one import StageOne, StageTwoInput
@@ -40,8 +40,12 @@ class _Heard:
         try:
             self.results.extend(what())
         except RejectedMessage as error:
-            self.refused.append(error)
-            self.by_host.setdefault(host, error)
+            self.refuse(host, error)
+
+    def refuse(self, host: str, error: RejectedMessage) -> None:
+        """A part that this host has said."""
+        self.refused.append(error)
+        self.by_host.setdefault(host, error)
 
     def all(self, message: str) -> list[StageTwoInput]:
         """What follows from all of them, or `PartlyRefused`."""
@@ -65,19 +69,9 @@ def hear_flush(flush: Flush, stage_of: Callable[[str], StageOne]) -> list[StageT
     """
     heard = _Heard()
     heard.results += flush.vitals
-    for topology in flush.topologies:
-        heard.hear(flush.host, lambda said=topology: stage_of(said.communicator).on_event(said))  # type: ignore[misc]
-    if flush.parts:
-        rows = rows_of_flush(flush)
-        for part, where in zip(flush.parts, flush.slices(), strict=True):
-            heard.hear(flush.host, lambda p=part, w=where: _hear_rows(flush, p, w, rows, stage_of))  # type: ignore[misc]
-    for said in flush.markers:
-        heard.hear(flush.host, lambda one=said: stage_of(one.communicator).on_event(one))  # type: ignore[misc]
-    for promise in flush.promises:
-        heard.hear(flush.host, lambda one=promise: stage_of(one.communicator).on_promise(one))  # type: ignore[misc]
+    _hear_said(flush, heard, stage_of)
     if (heartbeat := flush.heartbeat) is not None:
-        for name in heartbeat.communicators:
-            heard.hear(flush.host, lambda n=name: stage_of(n).on_heartbeats([(flush.host, heartbeat)]))  # type: ignore[misc]
+        _hear_beat(flush.host, heartbeat, heard, stage_of)
         heard.results += of_processes(flush)
     return heard.all("a flush")
 
@@ -85,6 +79,14 @@ def hear_flush(flush: Flush, stage_of: Callable[[str], StageOne]) -> list[StageT
 def hear_relayed(said: Relayed, stage_of: Callable[[str], StageOne]) -> list[StageTwoInput]:
     """What follows from what a home has relayed, but for its promises, as of a flush; errors as in `hear_flush`."""
     heard = _Heard()
+    _hear_said(said, heard, stage_of)
+    for one in said.beats:
+        _hear_beat(one.host, one.beat, heard, stage_of)
+    return heard.all("what was relayed")
+
+
+def _hear_said(said: Flush | Relayed, heard: _Heard, stage_of: Callable[[str], StageOne]) -> None:
+    """All but heartbeats, in order; one host that says what cannot be takes no other's rows with it."""
     for topology in said.topologies:
         heard.hear(topology.host, lambda one=topology: stage_of(one.communicator).on_event(one))  # type: ignore[misc]
     if said.parts:
@@ -92,18 +94,22 @@ def hear_relayed(said: Relayed, stage_of: Callable[[str], StageOne]) -> list[Sta
         for part, where in zip(said.parts, said.slices(), strict=True):
             try:
                 heard.results += _hear_rows(said, part, where, rows, stage_of)
-            except RejectedMessage:  # one host that says what cannot be takes no other's rows with it
-                for one, mine in said.by_host(part, where):
-                    heard.hear(one.hosts[0], lambda p=one, w=mine: _hear_rows(said, p, w, rows, stage_of))  # type: ignore[misc]
+            except RejectedMessage as error:
+                if isinstance(said, Flush):
+                    heard.refuse(said.host, error)
+                    continue
+                assert isinstance(part, RelayedPart), "as each of what was relayed"
+                for mine, its in said.by_host(part, where):
+                    heard.hear(mine.hosts[0], lambda p=mine, w=its: _hear_rows(said, p, w, rows, stage_of))  # type: ignore[misc]
     for marks in said.markers:
         heard.hear(marks.host, lambda one=marks: stage_of(one.communicator).on_event(one))  # type: ignore[misc]
     for promise in said.promises:
         heard.hear(promise.host, lambda one=promise: stage_of(one.communicator).on_promise(one))  # type: ignore[misc]
-    for beating in said.beats:
-        beats = [(beating.host, beating.beat)]
-        for name in beating.beat.communicators:
-            heard.hear(beating.host, lambda n=name, some=beats: stage_of(n).on_heartbeats(some))  # type: ignore[misc]
-    return heard.all("what was relayed")
+
+
+def _hear_beat(host: str, beat: Heartbeat, heard: _Heard, stage_of: Callable[[str], StageOne]) -> None:
+    for name in beat.communicators:
+        heard.hear(host, lambda n=name: stage_of(n).on_heartbeats([(host, beat)]))  # type: ignore[misc]
 
 
 def _hear_rows(

@@ -158,8 +158,7 @@ class Relay:
         """Note who is in communicators: what others join is kept, and the rest is for whoever joins it here."""
         here: list[Topology] = []
         for topology in topologies:
-            self._announce(topology)
-            if self._known[topology.communicator].shard == HERE:
+            if self._announce(topology).shard == HERE:
                 here.append(topology)
                 continue
             whose: dict[str, Any] = {"job": topology.job, "attempt": topology.attempt, "host": topology.host}
@@ -195,8 +194,8 @@ class Relay:
                 self._give_up(host)
         return told
 
-    def _announce(self, topology: Topology) -> None:
-        """Note who is in a communicator."""
+    def _announce(self, topology: Topology) -> PassedOn:
+        """Note who is in a communicator; what is known of it."""
         known = self._known.get(topology.communicator)
         if known is None:
             shard = joined_by(topology) if is_passed_on(topology) else HERE
@@ -209,6 +208,7 @@ class Relay:
             known.open[topology.host] = None
             self._over.pop(topology.communicator, None)
             self._hosts = None
+        return known
 
     def _note(self, promise: Progress) -> None:
         """Whether the host is open: what has closed and promises again is not over, as for whoever joins it."""

@@ -206,7 +206,7 @@ class PipelineWorker(EventWorker):
                     self._on_rounds(result)
         stored = [result for result in results if route(result)[0] in STORED]
         if refused is not None:
-            raise PartlyRefused(str(refused), stored)
+            raise refused.with_results(stored)
         return stored
 
     def on_turn(self) -> list[Event]:
