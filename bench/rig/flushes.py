@@ -10,8 +10,9 @@ from itertools import groupby
 import pyarrow as pa
 
 from collector.agent.flush_times import FlushTimes
+from collector.agent.going_on import GoingOn
 from collector.agent.host_words import HostWords
-from collector.agent.saying import in_one, promised_ns, with_processes
+from collector.agent.saying import in_one, with_processes, with_short
 from pacehound.bus.kafka_sender import joined
 from pacehound.model import codec
 from pacehound.model.calls import CALL_SCHEMA, CallBatch
@@ -121,7 +122,8 @@ def together(events: Iterable[Event], digests_from_ranks: int = 0, *, has_homes:
     A sample that says what the last one said is left out beside promises, as agents do.
     """
     places: dict[str, dict[str, Place]] = defaultdict(dict)  # by host and communicator
-    words: dict[str, HostWords] = {}
+    words: dict[str, HostWords] = defaultdict(HostWords)
+    going_on: dict[str, GoingOn] = defaultdict(GoingOn)
     waiting: dict[str, list[Event]] = {}
     promised: dict[str, set[str]] = {}
     for event in events:
@@ -139,12 +141,12 @@ def together(events: Iterable[Event], digests_from_ranks: int = 0, *, has_homes:
         of_calls = event.communicators if isinstance(event, Flush) else [getattr(event, "communicator", "")]
         if not promised.setdefault(host, set()).isdisjoint(of_calls):
             promised[host].clear()
-            yield from _at_once(waiting.pop(host), places[host], words.setdefault(host, HostWords()))
+            yield from _at_once(waiting.pop(host), places[host], words[host], going_on[host])
         waiting.setdefault(host, []).append(event)
         if isinstance(event, (Progress, Flush)):
             promised[host].update(of_calls)
     for host, left in waiting.items():
-        yield from _at_once(left, places[host], words.setdefault(host, HostWords()))
+        yield from _at_once(left, places[host], words[host], going_on[host])
 
 
 def messages_of(events: Iterable[Event]) -> Iterator[tuple[list[Event], list[tuple[Topic, str, bytes]]]]:
@@ -154,14 +156,15 @@ def messages_of(events: Iterable[Event]) -> Iterator[tuple[list[Event], list[tup
         yield at_once, joined([codec.encode(event) for event in at_once])
 
 
-def _at_once(events: list[Event], places: dict[str, Place], words: HostWords) -> Iterator[Event]:
-    of_calls = (Topology, CallBatch, Markers, Progress)
+def _at_once(events: list[Event], places: dict[str, Place], words: HostWords, going_on: GoingOn) -> Iterator[Event]:
+    of_calls = (Topology, CallBatch, Markers)
     beats = _joined_beats(events)
-    until_ns = promised_ns(event for event in events if isinstance(event, Progress)) if not beats else {}
+    promising = {event.attempt for event in events if isinstance(event, Progress)} if not beats else set()
     in_short: set[int] = set()
     besides: list[Event] = []
+    promises, beating = going_on.parted([event for event in events if isinstance(event, Progress)], places)
     for event in events:
-        if isinstance(event, HostSample) and event.attempt in until_ns and not event.closed:
+        if isinstance(event, HostSample) and event.attempt in promising and not event.closed:
             in_short.add(event.attempt)
             besides += words.changed([event], 0)
         elif isinstance(event, HostSample):
@@ -169,9 +172,10 @@ def _at_once(events: list[Event], places: dict[str, Place], words: HostWords) ->
         elif isinstance(event, (HostVitals, HostEvidence)):
             words.seen(event)
             besides.append(event)
-        elif not isinstance(event, (*of_calls, Flush)):
+        elif not isinstance(event, (*of_calls, Progress, Flush)):
             besides.append(event)
-    said = flushes_of([event for event in events if isinstance(event, of_calls)], places)
+    told = [event for event in events if isinstance(event, of_calls)]
+    said = with_short(flushes_of([*told, *promises], places), beating, places)
     behind_ns = {attempt: words.last_ns(attempt) for attempt in in_short}
     yield from in_one([*with_processes(said, behind_ns), *(_behind(beat, words) for beat in beats)])
     yield from besides

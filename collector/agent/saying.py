@@ -80,17 +80,55 @@ def outgoing_at_once(
     places: Mapping[str, Place],
     behind_ns: Mapping[int, int] | None = None,
     *,
+    in_short: Iterable[Progress] = (),
     quiet_ns: int = 0,
     is_detail: bool = False,
 ) -> list[Outgoing]:
     """What is said of calls, in as few messages as may be: each holds what the outbox may treat alike.
 
     On Kafka those of one key travel as one message (`pacehound.bus.kafka_sender.joined`). Calls that are detail are the
-    first to be dropped, and nobody misses them. Promises of the attempts in `behind_ns` speak for their processes, too,
-    and all of them say that for `quiet_ns` nothing more may be said.
+    first to be dropped, and nobody misses them. Of promises `in_short` no more is said than up to when they hold.
+    Promises of the attempts in `behind_ns` speak for their processes, too, and all of them say that for `quiet_ns`
+    nothing more may be said.
     """
-    flushes = with_processes(flushes_of(events, places), behind_ns or {}, quiet_ns)
-    return [_outgoing_flush(flush, is_detail=is_detail) for flush in in_one(flushes)]
+    flushes = with_short(flushes_of(events, places), in_short, places, quiet_ns)
+    told = with_processes(flushes, behind_ns or {}, quiet_ns)
+    return [_outgoing_flush(flush, is_detail=is_detail) for flush in in_one(told)]
+
+
+def with_short(
+    flushes: Iterable[Flush], in_short: Iterable[Progress], places: Mapping[str, Place], quiet_ns: int = 0
+) -> list[Flush]:
+    """The same flushes, and up to when these promises hold: beside those that a shard is given, or alone.
+
+    Examples
+    --------
+    >>> one = Progress(job="j", attempt=0, time_ns=5, host="h", communicator="c", ranks=())
+    >>> home = Place(2, is_home=True)
+    >>> places, flush = {"c": home, "d": home}, Flush(job="j", attempt=0, host="h", shard=2, is_home=True)
+    >>> [told] = with_short([replace(flush, promises=(one,))], [replace(one, communicator="d")], places)
+    >>> told.promised_ns
+    {'d': 5, 'c': 5}
+    >>> [told] = with_short([], [one], places)
+    >>> told.promised_ns, told.key == flush.key
+    ({'c': 5}, True)
+
+    """
+    told = list(flushes)
+    for beating in _heartbeats(in_short, places, quiet_ns, {}):
+        beside = [
+            at
+            for at, flush in enumerate(told)
+            if (flush.key, flush.attempt) == (beating.key, beating.attempt)
+            and flush.promises
+            and flush.heartbeat is None
+            and not flush.promises_the_last
+        ]
+        if beside:
+            told[beside[-1]] = replace(told[beside[-1]], heartbeat=beating.heartbeat)
+        else:
+            told.append(beating)
+    return told
 
 
 def with_processes(flushes: Iterable[Flush], behind_ns: Mapping[int, int], quiet_ns: int = 0) -> list[Flush]:
@@ -111,28 +149,28 @@ def with_processes(flushes: Iterable[Flush], behind_ns: Mapping[int, int], quiet
 
     """
     told = list(flushes)
-    until_ns = promised_ns(promise for flush in told for promise in flush.promises)
-    last = {flush.attempt: at for at, flush in enumerate(told) if flush.promises}
+    until_ns = _promised_ns(told)
+    last = {flush.attempt: at for at, flush in enumerate(told) if flush.promised_ns}
     for at, flush in enumerate(told):
         attempt, is_last = flush.attempt, last.get(flush.attempt) == at
-        if flush.promises and attempt in behind_ns and (is_last or quiet_ns):
-            beat = Heartbeat(time_ns=until_ns[attempt], communicators=(), quiet_ns=quiet_ns)
+        if flush.promised_ns and attempt in behind_ns and (is_last or quiet_ns):
+            beat = flush.heartbeat or Heartbeat(time_ns=until_ns[attempt], communicators=(), quiet_ns=quiet_ns)
             if is_last:
                 beat = replace(beat, is_of_processes=True, behind_ns=behind_ns[attempt])
             told[at] = replace(flush, heartbeat=beat)
     return told
 
 
-def promised_ns(promised: Iterable[Progress]) -> dict[int, int]:
-    """By attempt, up to when all is promised.
-
-    >>> one = Progress(job="j", attempt=3, time_ns=5, host="h", communicator="c", ranks=())
-    >>> promised_ns([one, replace(one, time_ns=4)])
-    {3: 4}
-    """
+def _promised_ns(flushes: Iterable[Flush]) -> dict[int, int]:
+    """By attempt, up to when all is promised: of each communicator the last counts."""
+    latest_ns: dict[tuple[int, str], int] = {}
+    for flush in flushes:
+        for communicator, time_ns in flush.promised_ns.items():
+            key = flush.attempt, communicator
+            latest_ns[key] = max(time_ns, latest_ns.get(key, time_ns))
     until_ns: dict[int, int] = {}
-    for one in promised:
-        until_ns[one.attempt] = min(one.time_ns, until_ns.get(one.attempt, one.time_ns))
+    for (attempt, _), time_ns in latest_ns.items():
+        until_ns[attempt] = min(time_ns, until_ns.get(attempt, time_ns))
     return until_ns
 
 
@@ -168,7 +206,7 @@ def outgoing_iteration(
 def in_one(flushes: Iterable[Flush]) -> Iterator[Flush]:
     """What one host says at once, of each shard in as few flushes as may be: whoever reads one pays for it.
 
-    Calls and the promise behind them are one flush, and their marks are said before. So are digests, marks and a
+    Calls and what is promised behind them are one flush, and their marks are said before. So are digests, marks and a
     heartbeat, where nothing else is said: whoever reads those has places for them.
 
     Examples
@@ -183,11 +221,9 @@ def in_one(flushes: Iterable[Flush]) -> Iterator[Flush]:
     (1, True)
     >>> calls = replace(said, parts=(structs.replace(digests, source="c10d"),))
     >>> promise = Progress(job="j", attempt=0, time_ns=5, host="h", communicator="c", ranks=())
-    >>> [one] = in_one([calls, replace(said, promises=(promise,))])
-    >>> len(one.parts), len(one.promises)
-    (1, 1)
-    >>> len(list(in_one([calls, replace(said, heartbeat=beat)])))
-    2
+    >>> [one] = in_one([calls, replace(said, promises=(promise,), heartbeat=beat)])
+    >>> len(one.parts), len(one.promises), one.heartbeat == beat
+    (1, 1, True)
 
     """
     by_shard: dict[str, list[Flush]] = {}
@@ -208,10 +244,11 @@ def _iteration_in_one(said: Sequence[Flush]) -> list[Flush]:
 
 def _calls_in_one(said: Sequence[Flush]) -> list[Flush]:
     """All that is said of the shard, the last calls with the first promises unless these are the last ones."""
-    at = {name: [number for number, one in enumerate(said) if getattr(one, name)] for name in ("parts", "promises")}
-    if not at["parts"] or not at["promises"]:
+    of_calls = [at for at, one in enumerate(said) if one.parts]
+    promising = [at for at, one in enumerate(said) if one.promised_ns]
+    if not of_calls or not promising:
         return list(said)
-    last, first = at["parts"][-1], at["promises"][0]
+    last, first = of_calls[-1], promising[0]
     rows, promised = said[last], said[first]
     # What closes is never dropped, and calls may be.
     is_closing = any(promise.closed for promise in promised.promises)
@@ -224,6 +261,7 @@ def _calls_in_one(said: Sequence[Flush]) -> list[Flush]:
 def _fit_together(rows: Flush, promised: Flush) -> bool:
     """Half of what a flush may have of each is no more than it may have of one."""
     n_said = sum(entries_of(promise) for promise in promised.promises)
+    n_said += 0 if promised.heartbeat is None else len(promised.heartbeat.communicators) // 4
     return 2 * len(rows) <= MAX_FLUSH_ROWS and 2 * n_said <= MAX_FLUSH_SAID
 
 

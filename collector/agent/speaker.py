@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from collector.agent.going_on import GoingOn
 from collector.agent.host_words import HostWords
 from collector.agent.outbox import Outgoing
 from collector.agent.said_in_full import SaidInFull
@@ -17,7 +18,6 @@ from collector.agent.saying import (
     outgoing_iteration,
     outgoing_vitals,
     places_of,
-    promised_ns,
 )
 from collector.calls.assembler import CallAssembler
 from pacehound.model.events import AgentCost, HostEvidence, HostSample, HostVitals, Progress
@@ -72,6 +72,7 @@ class Speaker:
         self.sharded_from_ranks = sharded_from_ranks
         self.has_homes = has_homes
         self._in_full = SaidInFull()
+        self._going_on = GoingOn()
         self._words = HostWords()
         self._n_refused = 0
 
@@ -105,6 +106,7 @@ class Speaker:
     def are_gone(self) -> None:
         """Messages had to make room: what is said in short relies on them, perhaps."""
         self._in_full = SaidInFull()
+        self._going_on.forget()
         self._words.forget_samples()
 
     def time_goes_on(
@@ -133,23 +135,28 @@ class Speaker:
         """
         is_short = short_for_ns > 0 and self._in_full.says_all(settled, promised)
         quiet_ns = short_for_ns if is_short else 0
-        until_ns = promised_ns(promised) if speaks_of_processes and self.form is MessageForm.TOGETHER else {}
-        unchanged = [sample for sample in samples if sample.attempt in until_ns and not sample.closed]
+        is_together = self.form is MessageForm.TOGETHER
+        spoken_for = {one.attempt for one in promised} if speaks_of_processes and is_together else set()
+        unchanged = [sample for sample in samples if sample.attempt in spoken_for and not sample.closed]
         said = self._words.changed(unchanged, quiet_ns)
         said += self._words.in_full(sample for sample in samples if sample not in unchanged)
         behind_ns = {one.attempt: self._words.last_ns(one.attempt) for one in unchanged}
         if is_short:
             calls = outgoing_iteration(settled, promised, self._places(), quiet_ns=quiet_ns, behind_ns=behind_ns)
         else:
-            calls = self._calls([*settled, *promised], behind_ns, held_ns)
+            calls = self._calls(settled, promised, behind_ns, held_ns)
             self._in_full.note(promised)
         before, last = ([outgoing(one) for one in said if one.closed == is_last] for is_last in (False, True))
         return TimeGoesOn(before, calls, last, is_short, speaks_of_processes=bool(behind_ns))
 
-    def _calls(self, events: Sequence[HostCall], behind_ns: Mapping[int, int], quiet_ns: int) -> list[Outgoing]:
+    def _calls(
+        self, settled: Sequence[HostCall], promised: Sequence[Progress], behind_ns: Mapping[int, int], quiet_ns: int
+    ) -> list[Outgoing]:
         if self.form is MessageForm.APART:
-            return [outgoing(event) for event in events]
-        return outgoing_at_once(events, self._places(), behind_ns, quiet_ns=quiet_ns)
+            return [outgoing(event) for event in [*settled, *promised]]
+        places = self._places()
+        said, in_short = self._going_on.parted(promised, places)
+        return outgoing_at_once([*settled, *said], places, behind_ns, in_short=in_short, quiet_ns=quiet_ns)
 
     def _seen(self, event: HostVitals | HostEvidence, own: AgentCost) -> Outgoing:
         """Hosts of a large job, which say little else, tell what their hardware is like beside their iterations."""

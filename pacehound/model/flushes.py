@@ -91,7 +91,7 @@ class Heartbeat:
     How far its ranks are it does not say: what a `Progress` has said last of these communicators is all that is known.
     So it is sent where nobody could conclude anything from it, as long as iterations end as usual.
 
-    Beside promises it names no communicator, and speaks of processes alone.
+    Beside promises it may name the communicators of which nothing else is said, or none, and speak of processes alone.
 
     Attributes
     ----------
@@ -134,7 +134,7 @@ class Flush:
     markers, promises
         As they would stand alone. A promise speaks of all rows that this host has sent before, and of these.
     heartbeat
-        In the place of promises, or beside them of processes alone.
+        In the place of promises, or beside them, of other communicators and of processes.
 
     """
 
@@ -182,6 +182,12 @@ class Flush:
         beating = () if self.heartbeat is None else self.heartbeat.communicators
         beat_ns = 0 if self.heartbeat is None else self.heartbeat.time_ns
         return {**dict.fromkeys(beating, beat_ns), **{one.communicator: one.time_ns for one in self.promises}}
+
+    @property
+    def promises_the_last(self) -> bool:
+        """Nothing more will come of what it promises."""
+        is_beating = self.heartbeat is not None and bool(self.heartbeat.communicators)
+        return bool(self.promises) and not is_beating and all(promise.closed for promise in self.promises)
 
     @property
     def speaks_of_processes(self) -> bool:

@@ -25,7 +25,7 @@ def operator_of(topic: str, key: str, settings: Settings) -> Operator:
 
     """
     if topic == topics.ROUNDS.name:
-        return Shard(settings, has_homes=True) if key.startswith(RELAYED_KEY) else StageTwo(key, settings)
+        return Shard(settings) if key.startswith(RELAYED_KEY) else StageTwo(key, settings)
     if topic == topics.CALLS.name and key.startswith(HOME_KEY):
         return Home(settings)
     if topic == topics.CALLS.name and key.startswith(SHARD_KEY):

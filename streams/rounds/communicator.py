@@ -36,7 +36,6 @@ from streams.rounds.digest_places import Places
 from streams.rounds.digest_rounds import Digested
 from streams.rounds.digest_rows import digests_of_calls
 from streams.rounds.digest_table import Awaited, DigestTable
-from streams.rounds.going_on import worth_telling
 from streams.rounds.grids import Grids, PlacedPair, read_pairs, written_pairs
 from streams.rounds.hosts_of_communicator import BoolArray, HostsOfCommunicator, Int64Array
 from streams.rounds.iterations import IterationTracker
@@ -53,18 +52,10 @@ class CommunicatorOperator:
     Rows are waited for up to `lateness_ns` after their round was entered, and hosts after they fell silent. `counts`
     holds what was not used, by reason; nothing is dropped without being counted there.
 
-    Digests are put into the table of a shard, if there is one (`shared`): the shard takes them out again. Where not
-    all promises are told, later stages hear of those that are worth it (`going_on.py`).
+    Digests are put into the table of a shard, if there is one (`shared`): the shard takes them out again.
     """
 
-    def __init__(
-        self,
-        topology: Topology,
-        lateness_ns: int,
-        shared: DigestTable | None = None,
-        *,
-        tells_all_promises: bool = True,
-    ) -> None:
+    def __init__(self, topology: Topology, lateness_ns: int, shared: DigestTable | None = None) -> None:
         self.job = topology.job
         self.attempt = topology.attempt
         self.communicator = topology.communicator
@@ -79,7 +70,6 @@ class CommunicatorOperator:
         self._source = ""
         self._digests: DigestTable | None = None  # its own
         self._shared = shared
-        self._tells_all_promises = tells_all_promises
         self._watermark_ns = -1
         self._sent_watermark_ns = -1
         self._of_calls = Grids(self._collectives, self._pairs, set())
@@ -282,7 +272,6 @@ class CommunicatorOperator:
         outsiders = [p.rank for p in progress.ranks if p.rank not in self._column]
         if outsiders:
             raise InvalidEvent(f"progress of ranks {outsiders}, which are no members of {progress.communicator}")
-        before = host.last_progress
         if not self._hosts.promise(host, progress):
             return []
         launched = max((rank.last_launched for rank in progress.ranks), default=NEVER)
@@ -292,11 +281,7 @@ class CommunicatorOperator:
         skipped = self._collectives.skipped_rounds
         told = replace(progress, skipped_rounds=skipped) if skipped else progress
         mismatches = self._mismatches.in_open(progress, self._collectives, sees_ends=self._sees_ends())
-        if self._tells_all_promises:
-            return [*mismatches, told]
-        promises = worth_telling(told, before, before_is_told=host.is_told)
-        host.is_told = bool(promises)
-        return [*mismatches, *promises]
+        return [*mismatches, told]
 
     def _sees_ends(self) -> bool:
         """Rows have come, with ends."""
@@ -322,11 +307,15 @@ class CommunicatorOperator:
 
     def on_heartbeats(self, beats: Sequence[tuple[str, Heartbeat]]) -> list[StageOneEvent]:
         """Hosts promise the same up to a later time, and do not say how far their ranks are."""
+        self.take_heartbeats(beats)
+        return self.advance() if self._hosts.may_rise or self._has_new_rows else []
+
+    def take_heartbeats(self, beats: Sequence[tuple[str, Heartbeat]]) -> None:
+        """The same; which rounds close is found out when somebody asks (`advance`)."""
         for name, _ in beats:
             if name not in self._hosts:
                 raise InvalidEvent(f"heartbeat of host {name!r}, which has not announced {self.communicator}")
         self._hosts.beat(beats)
-        return self.advance() if self._hosts.may_rise or self._has_new_rows else []
 
     def on_tick(self, tick: Tick, among: Collection[str] | None = None) -> list[StageOneEvent]:
         """Time has passed in a stream in which a host is silent (`HostsOfCommunicator.tick`)."""

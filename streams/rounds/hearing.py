@@ -77,11 +77,22 @@ def hear_flush(flush: Flush, stage_of: Callable[[str], StageOne]) -> list[StageT
 
 
 def hear_relayed(said: Relayed, stage_of: Callable[[str], StageOne]) -> list[StageTwoInput]:
-    """What follows from what a home has relayed, but for its promises, as of a flush; errors as in `hear_flush`."""
+    """What follows from what a home has relayed, but for its promises and heartbeats; errors as in `hear_flush`."""
     heard = _Heard()
     _hear_said(said, heard, stage_of)
+    beats: dict[str, list[tuple[str, Heartbeat]]] = {}
     for one in said.beats:
-        _hear_beat(one.host, one.beat, heard, stage_of)
+        for name in one.beat.communicators:
+            beats.setdefault(name, []).append((one.host, one.beat))
+    for name, some in beats.items():
+        try:
+            stage_of(name).take_heartbeats(some)
+        except RejectedMessage:
+            for host, beat in some:
+                try:
+                    stage_of(name).take_heartbeats([(host, beat)])
+                except RejectedMessage as error:
+                    heard.refuse(host, error)
     return heard.all("what was relayed")
 
 

@@ -31,7 +31,7 @@ class Home:
 
     def __init__(self, settings: Settings) -> None:
         self._lateness_ns = round(settings.stream.lateness_s * 1e9)
-        self._shard = Shard(settings, has_homes=True)
+        self._shard = Shard(settings)
         self._relay = Relay()
         self._beats = Heartbeats(self._lateness_ns)
         self._vitals: list[HostVitals] = []
@@ -88,8 +88,7 @@ class Home:
         self._vitals += flush.vitals
         promised_ns, beat = flush.promised_ns, flush.heartbeat
         if promised_ns and self._relay.knows(flush.host):
-            is_last = bool(flush.promises) and all(promise.closed for promise in flush.promises)
-            self._beats.promises(flush.host, max(promised_ns.values()), is_last=is_last)
+            self._beats.promises(flush.host, max(promised_ns.values()), is_last=flush.promises_the_last)
         for watermark in of_processes(flush):
             self._processes[flush.host] = watermark
         if beat is not None and beat.is_of_processes:

@@ -29,8 +29,6 @@ class HostOfCommunicator:
         So long after it has promised something it may say nothing.
     progress
         What each of its ranks said last.
-    is_told
-        Stage two has heard of `last_progress`.
 
     """
 
@@ -42,7 +40,6 @@ class HostOfCommunicator:
     last_progress: Progress | None = None
     progress: dict[int, RankProgress] = field(default_factory=dict)
     patience: Patience = field(default_factory=Patience)
-    is_told: bool = True
 
     @property
     def is_away(self) -> bool:
@@ -342,7 +339,7 @@ class HostStates:
 
     Attributes
     ----------
-    names, ranks, promised_ns, closed, left_out, quiet_ns, patience, is_told
+    names, ranks, promised_ns, closed, left_out, quiet_ns, patience
         One item per host; ranks in ascending order.
     before
         Per host, what ranks of which its last progress says nothing said last.
@@ -359,7 +356,6 @@ class HostStates:
     quiet_ns: tuple[int, ...]
     before: tuple[tuple[RankProgress, ...], ...]
     patience: tuple[Patience, ...]
-    is_told: tuple[bool, ...]
     created_ns: int
     ticked_ns: int
     n_backward: int
@@ -379,7 +375,6 @@ class HostStates:
             tuple([host.quiet_ns for host in known]),
             tuple(map(_said_before, known)),
             tuple([host.patience for host in known]),
-            tuple([host.is_told for host in known]),
             created_ns,
             ticked_ns,
             n_backward,
@@ -390,7 +385,7 @@ class HostStates:
         if odd := [type(one).__name__ for one in last if one is not None and type(one) is not Progress]:
             raise ValueError(f"a host of a communicator has said a {odd[0]}")
         numbers = zip(self.promised_ns, self.closed, self.left_out, self.quiet_ns, strict=True)
-        said = zip(last, map(_by_rank, self.before, last), self.patience, self.is_told, strict=True)
+        said = zip(last, map(_by_rank, self.before, last), self.patience, strict=True)
         each = zip(self.names, self.ranks, numbers, said, strict=True)
         return {
             name: HostOfCommunicator(frozenset(ranks), *of_host, *said_by_it)

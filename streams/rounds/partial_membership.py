@@ -39,18 +39,11 @@ class PartialCommunicator:
     A host that never says where its ranks stand (no agent, another source) leaves the members unknown. Nothing is
     concluded from such a communicator; what waits counts as lost in what is passed on, and time goes on without it.
 
-    The parameters are those of `CommunicatorOperator`; `lateness_ns` is also how long others wait for members that are
-    not known.
+    `lateness_ns` and `shared` are as in `CommunicatorOperator`; the first is also how long others wait for members that
+    are not known.
     """
 
-    def __init__(
-        self,
-        topology: Topology,
-        lateness_ns: int,
-        shared: DigestTable | None = None,
-        *,
-        tells_all_promises: bool = True,
-    ) -> None:
+    def __init__(self, topology: Topology, lateness_ns: int, shared: DigestTable | None = None) -> None:
         self.job = topology.job
         self.attempt = topology.attempt
         self.communicator = topology.communicator
@@ -71,7 +64,6 @@ class PartialCommunicator:
         self._patience = Patience()
         self._operator: CommunicatorOperator | None = None
         self._shared = shared
-        self._tells_all_promises = tells_all_promises
 
     @property
     def joining(self) -> CommunicatorOperator | None:
@@ -190,6 +182,14 @@ class PartialCommunicator:
         """Hosts promise the same up to a later time."""
         if self._operator is not None:
             return self._operator.on_heartbeats(beats)
+        self.take_heartbeats(beats)
+        return []
+
+    def take_heartbeats(self, beats: Sequence[tuple[str, Heartbeat]]) -> None:
+        """The same; what follows from it is told when somebody asks (`advance`)."""
+        if self._operator is not None:
+            self._operator.take_heartbeats(beats)
+            return
         for host, heartbeat in beats:
             self._require_announced(host, "heartbeat")
             before = self._progress.get(host) or Progress(
@@ -201,7 +201,6 @@ class PartialCommunicator:
                 ranks=(),
             )
             self.on_promise(replace(before, time_ns=heartbeat.time_ns))
-        return []
 
     def on_tick(self, tick: Tick, among: Collection[str] | None = None) -> list[StageOneEvent]:
         """Time has passed and somebody is silent: the job waits for `lateness_ns`, and then goes on without this."""
@@ -235,9 +234,7 @@ class PartialCommunicator:
     def _complete(self) -> list[StageOneEvent]:
         """The members are known: everything that has waited, as if it came now; all of it was looked at before."""
         announced = [replace(topology, members=tuple(self._members.tolist())) for topology in self._announced.values()]
-        self._operator = operator = CommunicatorOperator(
-            announced[0], self._lateness_ns, self._shared, tells_all_promises=self._tells_all_promises
-        )
+        self._operator = operator = CommunicatorOperator(announced[0], self._lateness_ns, self._shared)
         events: list[StageOneEvent] = []
         for topology in announced:
             events += operator.on_topology(topology)

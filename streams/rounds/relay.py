@@ -150,6 +150,9 @@ class Relay:
         theirs = _said_of(flush, set(names) - strange) if strange or flush.vitals else flush
         for promise in theirs.promises:
             self._note(promise)
+        if promised_ns := theirs.promised_ns:
+            self._patience.pop(flush.host, None)
+            self._promised_ns[flush.host] = max(*promised_ns.values(), self._promised_ns.get(flush.host, -1))
         self._waiting.append(theirs)
         self._n_rows += len(theirs)
         return _said_of(flush, strange) if strange else None
@@ -213,8 +216,6 @@ class Relay:
     def _note(self, promise: Progress) -> None:
         """Whether the host is open: what has closed and promises again is not over, as for whoever joins it."""
         host, known = promise.host, self._known[promise.communicator]
-        self._patience.pop(host, None)
-        self._promised_ns[host] = max(promise.time_ns, self._promised_ns.get(host, -1))
         if promise.closed == (host in known.open):
             self._hosts = None
         if promise.closed:

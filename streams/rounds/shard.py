@@ -63,17 +63,15 @@ class Shard:
     at once: what costs is not to find out for each of them where it belongs. And what follows from promises is found
     out when all hosts have come to the next time that something can be told, not when each of them speaks.
 
-    It hears hosts themselves, or what their homes have relayed, which tell it who is silent. Of ranks that go on jobs
-    that have homes tell stage two now and then (`going_on.py`).
+    It hears hosts themselves, or what their homes have relayed, which tell it who is silent.
 
     >>> from pacehound.settings import Settings
     >>> Shard(Settings()).on_event(Tick(job="j", attempt=0, time_ns=5, stream="shard:j/0/0"))
     []
     """
 
-    def __init__(self, settings: Settings, *, has_homes: bool = False) -> None:
+    def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._has_homes = has_homes
         self._lateness_ns = round(settings.stream.lateness_s * 1e9)
         self._tick_ns = round(settings.stream.tick_s * 1e9)
         self._stages: dict[str, StageOne] = {}
@@ -264,8 +262,7 @@ class Shard:
         if not promised_ns:
             return
         # If something is promised behind the last promise after all, of another communicator, that is noted then.
-        is_last = bool(flush.promises) and all(promise.closed for promise in flush.promises)
-        self._beats.promises(flush.host, max(promised_ns.values()), is_last=is_last)
+        self._beats.promises(flush.host, max(promised_ns.values()), is_last=flush.promises_the_last)
         if beat is None or not (beat.communicators or beat.is_of_processes):
             self._beat_ns.pop(flush.host, None)  # its samples follow each other, or another shard is told of them
             return
@@ -296,6 +293,8 @@ class Shard:
     def _told_together(self, said: Flush | Relayed, touched: list[str]) -> list[StageTwoInput]:
         """What follows from all promises, if nobody holds back what is waited for; of whom is added to `touched`."""
         self._promised |= dict.fromkeys(promise.communicator for promise in said.promises)
+        if isinstance(said, Relayed):
+            self._promised |= dict.fromkeys(name for one in said.beats for name in one.beat.communicators)
         if said.markers and self._end_ns is None:
             ends_ns = [
                 stage.told_end_ns(self._tick_ns) for name in said.communicators if (stage := self._stages.get(name))
@@ -400,8 +399,7 @@ class Shard:
             return self._over_stage()
         stage = self._stages.get(communicator)
         if stage is None:
-            stage = StageOne(self._settings, self._digests, tells_all_promises=not self._has_homes)
-            self._stages[communicator] = stage
+            stage = self._stages[communicator] = StageOne(self._settings, self._digests)
         return stage
 
     def _note_over(self, touched: Sequence[str]) -> None:

@@ -50,19 +50,16 @@ class OpenStream:
 
 
 class StageOne:
-    """Everything on one key; `shared` and `tells_all_promises` are as in `CommunicatorOperator`.
+    """Everything on one key; `shared` is as in `CommunicatorOperator`.
 
     >>> from pacehound.settings import Settings
     >>> StageOne(Settings()).on_event(Tick(job="j", attempt=0, time_ns=5, stream="a communicator nobody knows"))
     []
     """
 
-    def __init__(
-        self, settings: Settings, shared: DigestTable | None = None, *, tells_all_promises: bool = True
-    ) -> None:
+    def __init__(self, settings: Settings, shared: DigestTable | None = None) -> None:
         self._lateness_ns = round(settings.stream.lateness_s * 1e9)
         self._shared = shared
-        self._tells_all_promises = tells_all_promises
         self.communicator: CommunicatorOperator | PartialCommunicator | None = None
         self.is_closed = False
         """All that was to come has come; what comes all the same was sent twice."""
@@ -98,9 +95,7 @@ class StageOne:
                 return []
             case Topology():
                 kind = PartialCommunicator if event.is_partial else CommunicatorOperator
-                operator = self.communicator or kind(
-                    event, self._lateness_ns, self._shared, tells_all_promises=self._tells_all_promises
-                )
+                operator = self.communicator or kind(event, self._lateness_ns, self._shared)
                 announced = operator.on_topology(event)
                 self.communicator = operator
                 return self._noted(announced)
@@ -193,6 +188,11 @@ class StageOne:
             return []
         events = self._known(beats[0][0], "a heartbeat").on_heartbeats(beats)
         return self._noted(events) if events else []
+
+    def take_heartbeats(self, beats: Sequence[tuple[str, Heartbeat]]) -> None:
+        """The same; what follows from them is told by `advance`."""
+        if not self.is_closed:
+            self._known(beats[0][0], "a heartbeat").take_heartbeats(beats)
 
     def open_stream(self) -> OpenStream | None:
         """The stream of this key, if it is open."""

@@ -92,13 +92,3 @@ UNANNOUNCED_S = 60.0
 """Members whom nobody has announced to a home are waited for so long where homes relay to, longer than elsewhere: their
 home may have more to read than others, and only there silence is told from that (chosen: all 2,048 hosts of 16,384
 ranks announce themselves in 10 s of a core)."""
-
-# What stage two is told of ranks that go on (going_on.py).
-
-TOLD_EVERY_NS = 4_000_000_000
-"""How far they are is told so often (derived: as seldom as agents of even jobs say it, `SELDOM_FLUSHES` of
-`collector/agent/flush_times.py`)."""
-
-OPEN_LONG_NS = 500_000_000
-"""A call that is open for so long is told at once: its rank may stand (chosen: behind an exit all who stand have said
-so within a flush and a half, and they are waited for for two, `SETTLE_NS` of `streams/hang/thresholds.py`)."""

@@ -87,13 +87,13 @@ from streams.snapshots.codec import StateCodec
 from streams.whatif.price_watch import PriceWatch
 from streams.whatif.straggling import PricedWindow, Straggling
 
-SCHEMA_VERSION = 24
+SCHEMA_VERSION = 25
 
 _PLAIN: dict[type, str] = {
-    StageOne: "_lateness_ns _shared _tells_all_promises communicator is_closed _host _patience",
+    StageOne: "_lateness_ns _shared communicator is_closed _host _patience",
     Shard: (
-        "_settings _has_homes _lateness_ns _tick_ns _stages _over _digests _beats _held _promised _end_ns _quiet_ns "
-        "_beat_ns _hears_homes"
+        "_settings _lateness_ns _tick_ns _stages _over _digests _beats _held _promised _end_ns _quiet_ns _beat_ns "
+        "_hears_homes"
     ),
     Home: "_lateness_ns _shard _relay _beats _vitals _processes _quiet_until_ns",
     Relay: "_known _of _promised_ns _patience _over _waiting",
@@ -101,14 +101,13 @@ _PLAIN: dict[type, str] = {
     HeldBack: "_tick_ns _ticks _watermarks _waiting",
     CommunicatorOperator: (
         "job attempt communicator is_world members _lateness_ns _hosts _collectives _pairs "
-        "_sees _source _digests _shared _tells_all_promises _watermark_ns _sent_watermark_ns _mismatches counts "
-        "_iterations"
+        "_sees _source _digests _shared _watermark_ns _sent_watermark_ns _mismatches counts _iterations"
     ),
     DigestTable: "duplicate_rows late_rows missing_rows lines over_seq told_seq steps",
     DigestLines: "known owner width pair member",
     PartialCommunicator: (
         "job attempt communicator _is_world _members _places _created_ns _lateness_ns _announced _calls _n_calls "
-        "_dropped _markers _progress _tick _passed_on _is_closed _patience _operator _shared _tells_all_promises"
+        "_dropped _markers _progress _tick _passed_on _is_closed _patience _operator _shared"
     ),
     RoundGrid: (
         "n_ranks duplicate_rows late_rows missing_rows skipped_rounds _base _first_seen _length _has_new_rows _lines"

@@ -112,7 +112,7 @@ def until_silent(host: str, after_s: int) -> tuple[list[Event], list[Event], int
     fell_ns = start_ns + after_s * 10**9
     before = [event for event in events if event.time_ns <= fell_ns]
     others = [event for event in events if event.time_ns > fell_ns and getattr(event, "host", "") != host]
-    return before, [event for event in others if event.time_ns < fell_ns + 4 * 10**9], fell_ns
+    return before, [event for event in others if event.time_ns < fell_ns + 5 * 10**9], fell_ns
 
 
 def test_of_a_host_that_falls_silent_its_home_tells_all_that_join_its_calls_and_the_others_go_on() -> None:
