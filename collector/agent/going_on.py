@@ -45,6 +45,8 @@ class GoingOn:
     True
     >>> known.parted(at[2:], home) == (at[1:], [])  # it stands
     True
+    >>> known.parted([promise(7, 11)], home)[0], known.forget(), known.parted([promise(7, 11)], home)[1]
+    ([], None, [])
     >>> GoingOn().parted(at, {"c": Place(0, is_home=False)}) == (at, [])
     True
 

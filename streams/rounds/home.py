@@ -53,7 +53,7 @@ class Home:
                 self._on_flush(event, following)
             case Topology():
                 self._announced([event], following)
-                self._pass_on(following)
+                following.told += self._relay.pass_announcements_on()
             case Tick():
                 self._tell(following)
                 following.hear(lambda: self._shard.on_event(event))
@@ -71,10 +71,12 @@ class Home:
         self._note(flush)
         if strange is not None:
             following.hear(lambda: self._shard.on_event(strange))
-        if not self._relay.hosts or self._beats.are_due:
+        if not self._relay.has_open or self._beats.are_due:
             self._tell(following)
-        elif self._relay.cannot_wait:
+        elif self._relay.is_full:
             self._pass_on(following)
+        elif self._relay.has_new:
+            following.told += self._relay.pass_announcements_on()
 
     def _announced(self, topologies: Sequence[Topology], following: _Following) -> None:
         """What follows from announcements of what is joined here; the others wait."""
@@ -128,7 +130,7 @@ class Home:
     @property
     def is_closed(self) -> bool:
         """All that has been told of is over; a job may yet make another communicator."""
-        return not (self._relay.hosts or self._shard.has_open) and (self._relay.has_known or self._shard.is_closed)
+        return not (self._relay.has_open or self._shard.has_open) and (self._relay.has_known or self._shard.is_closed)
 
     def shed(self) -> None:
         """What is left of communicators that are over is small already."""

@@ -86,6 +86,7 @@ class Relay:
         self._promised_ns: dict[str, int] = {}  # by host that is open, the latest
         self._patience: dict[str, Patience] = {}  # with those that are silent
         self._over: dict[str, None] = {}  # those in `known` of which no host is open, in the order in which they were
+        self._announced: list[Topology] = []  # of what others join
         self._waiting: list[Flush] = []
         self._begin()
 
@@ -113,9 +114,19 @@ class Relay:
         return self._hosts
 
     @property
-    def cannot_wait(self) -> bool:
-        """It is as much as may wait, or the first word of what others join: stage two waits for it from then on."""
-        return self._has_new or self._n_rows >= MAX_WAITING_ROWS
+    def has_open(self) -> bool:
+        """Some host is."""
+        return any(known.open for known in self._known.values())
+
+    @property
+    def is_full(self) -> bool:
+        """It is as much as may wait."""
+        return self._n_rows >= MAX_WAITING_ROWS
+
+    @property
+    def has_new(self) -> bool:
+        """The first word of what others join is among what waits: stage two waits for it from then on."""
+        return self._has_new
 
     @property
     def waiting(self) -> tuple[Flush, ...]:
@@ -161,26 +172,31 @@ class Relay:
         """Note who is in communicators: what others join is kept, and the rest is for whoever joins it here."""
         here: list[Topology] = []
         for topology in topologies:
-            if self._announce(topology).shard == HERE:
-                here.append(topology)
-                continue
-            whose: dict[str, Any] = {"job": topology.job, "attempt": topology.attempt, "host": topology.host}
-            self._waiting.append(Flush(**whose, shard=0, is_home=True, topologies=(topology,)))
+            is_here = self._announce(topology).shard == HERE
+            (here if is_here else self._announced).append(topology)
         return here
+
+    def pass_announcements_on(self) -> list[Relayed]:
+        """Those that wait, for each shard by itself; what is said of the same communicators may wait on."""
+        return self._passed_on([])
 
     def pass_on(self) -> list[Relayed]:
         """All that waits, for each shard by itself; in the order in which it is to be heard."""
-        waiting, self._waiting, self._n_rows, self._has_new = self._waiting, [], 0, False
-        if not waiting:
-            return []
-        shards = {name: known.shard for name, known in self._known.items()}
-        partial = frozenset(name for name, known in self._known.items() if known.is_partial)
-        told = list(_Putting(waiting, shards, partial).together())
+        waiting, self._waiting, self._n_rows = self._waiting, [], 0
+        told = self._passed_on(waiting)
         while len(self._over) > MAX_OVER:
             # Its last word has been passed on, and a thousand others have come to their end since.
             oldest = next(iter(self._over))
             del self._over[oldest], self._known[oldest]
         return told
+
+    def _passed_on(self, waiting: Sequence[Flush]) -> list[Relayed]:
+        announced, self._announced, self._has_new = self._announced, [], False
+        if not (announced or waiting):
+            return []
+        shards = {name: known.shard for name, known in self._known.items()}
+        partial = frozenset(name for name, known in self._known.items() if known.is_partial)
+        return list(_Putting(self._of, announced, waiting, shards, partial).together())
 
     def tick(self, tick: Tick, lateness_ns: int) -> list[Relayed]:
         """That so much time has passed without a word of some of its hosts, for each shard that knows of them.
@@ -265,7 +281,15 @@ class _Rows(NamedTuple):
 class _Putting:
     """Flushes of several hosts put together: by shard, and there the rows of a communicator side by side."""
 
-    def __init__(self, waiting: Sequence[Flush], shards: dict[str, int], partial: frozenset[str]) -> None:
+    def __init__(
+        self,
+        of: tuple[str, int],
+        announced: Sequence[Topology],
+        waiting: Sequence[Flush],
+        shards: dict[str, int],
+        partial: frozenset[str],
+    ) -> None:
+        self._of, self._announced = of, announced
         self._waiting, self._shards, self._partial = waiting, shards, partial
         names = dict.fromkeys(name for flush in waiting for name in flush.columns)
         with_rows = [flush for flush in waiting if len(flush)]
@@ -275,7 +299,7 @@ class _Putting:
 
     def together(self) -> Iterator[Relayed]:
         """As few as may be, each no larger than a message may be."""
-        topologies = self._by_shard(one for flush in self._waiting for one in flush.topologies)
+        topologies = self._by_shard(self._announced)
         markers = self._by_shard(one for flush in self._waiting for one in flush.markers)
         promises = self._by_shard(one for flush in self._waiting for one in flush.promises)
         rows, beats = self._rows(), self._beats()
@@ -335,8 +359,8 @@ class _Putting:
             )
         said: dict[str, Any] = {name: tuple(some) for name, some in piece.items()}
         return Relayed(
-            job=self._waiting[0].job,
-            attempt=self._waiting[0].attempt,
+            job=self._of[0],
+            attempt=self._of[1],
             shard=shard,
             parts=tuple(parts),
             columns=self._chosen(rows),

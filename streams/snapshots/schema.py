@@ -96,7 +96,7 @@ _PLAIN: dict[type, str] = {
         "_hears_homes"
     ),
     Home: "_lateness_ns _shard _relay _beats _vitals _processes _quiet_until_ns",
-    Relay: "_known _of _promised_ns _patience _over _waiting",
+    Relay: "_known _of _promised_ns _patience _over _announced _waiting",
     Heartbeats: "_longest_ns _waiting _promised_ns _highest_ns _goes_back _behind _since_ns _wanted_ns",
     HeldBack: "_tick_ns _ticks _watermarks _waiting",
     CommunicatorOperator: (

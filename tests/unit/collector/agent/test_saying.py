@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import msgspec
@@ -197,3 +198,81 @@ def test_a_host_of_a_large_job_says_all_of_it_at_home_for_as_long_as_its_run_goe
         keys = {event.key for event in raw(run) if isinstance(event, Flush)}
         assert len(keys) == (1 if has_homes else 2)
         assert all(key.startswith(HOME_KEY) for key in keys) == has_homes
+
+
+class LargeJob:
+    """Rank 9 of 4,096 on two communicators, which are told call by call; each second it makes a call on each."""
+
+    def __init__(self, path: Path, *overrides: str) -> None:
+        self.run = AgentRun(path, "agent.digests_from_ranks=0", *overrides)
+        self.ring = self.run.ring(9, world_size=4_096)
+        self.calls = {b"p" * 16: 0, b"d" * 16: 0}
+        self.is_in_a_call = False
+        for handle, members in zip(self.calls, ([9, 1_033, 2_057], [1, 9]), strict=True):
+            self.ring.group(members, world_size=4_096, is_world=False, handle=handle)
+        self.names = {handle.hex() for handle in self.calls}
+
+    def works(self, n_seconds: int, *, stands: bool = False) -> list[Flush]:
+        """What is said meanwhile; a rank that stands has begun a call on each, and neither ends."""
+        n_before = len(raw(self.run))
+        for _ in range(n_seconds):
+            for handle, seq in self.calls.items():
+                if not self.is_in_a_call:
+                    self.ring.launch(seq, self.run.now_ns, handle=handle)
+                if not stands:
+                    self.ring.complete(seq, self.run.now_ns, handle=handle)
+                    self.calls[handle] += 1
+            self.is_in_a_call = stands
+            self.run.step(1_000)
+        return [event for event in raw(self.run)[n_before:] if isinstance(event, Flush)]
+
+
+def test_of_ranks_that_go_on_a_host_of_a_large_job_says_up_to_when_and_how_far_they_are_now_and_then(
+    tmp_path: Path,
+) -> None:
+    job = LargeJob(tmp_path)
+    job.works(8)
+    going_on = job.works(8)
+    assert all(flush.promised_ns.keys() == job.names for flush in going_on), "that is known of each of them"
+    assert sorted(len(flush.promises) for flush in going_on) == [0] * 6 + [2] * 2, "each four seconds"
+    assert all(flush.parts for flush in going_on), "one message has all of it"
+    for before, after in pairwise(going_on):
+        assert after.column("end_ns").min() > max(before.promised_ns.values())
+
+
+def test_a_host_of_a_large_job_says_at_once_where_its_ranks_stand_and_since_when(tmp_path: Path) -> None:
+    job = LargeJob(tmp_path)
+    job.works(10)
+    stands = job.works(5, stands=True)
+    promises = [promise for flush in stands for promise in flush.promises]
+    at_ns = sorted({promise.time_ns for promise in promises})
+    assert {promise.communicator for promise in promises} == job.names
+    assert len(promises) == 2 * len(at_ns), "each of them once"
+    assert len(at_ns) >= 5, "each second, and the last word before as well"
+    assert all(promise.ranks[0].open for promise in promises if promise.time_ns > at_ns[1])
+    assert all(flush.promises for flush in job.works(1)), "that it stands no more"
+    assert any(not flush.promises for flush in job.works(2))
+
+
+def test_whoever_follows_an_agent_of_a_large_job_says_all_again(tmp_path: Path) -> None:
+    job = LargeJob(tmp_path)
+    job.works(10)
+    assert not job.works(1)[-1].promises
+    job.run.kill()
+    assert job.works(1)[-1].promises
+
+
+def test_a_host_of_a_large_job_says_all_again_behind_what_had_to_make_room(tmp_path: Path) -> None:
+    job = LargeJob(tmp_path, "agent.max_backlog_bytes=60000")
+    job.works(8)
+    job.run.receiver.is_away = True
+    job.works(60)
+    assert job.run.outbox.counts.dropped_calls
+    job.run.receiver.is_away = False
+    job.works(5)
+    kept = [event for event in raw(job.run) if isinstance(event, Flush)]
+    numbers = [int(flush.column("seq").max(initial=-1)) for flush in kept]
+    behind_gap = next(at for at, (before, after) in enumerate(pairwise(numbers), 1) if after > before + 1)
+    first = next(flush for flush in kept[behind_gap:] if flush.promised_ns)
+    assert {promise.communicator for promise in first.promises} == job.names
+    assert sum(promise.dropped_total for promise in first.promises) == job.run.outbox.counts.dropped_calls

@@ -10,6 +10,7 @@ import pytest
 from pacehound.errors import PartlyRefused
 from pacehound.model.events import Progress, RankProgress, Tick, Topology, Watermark
 from pacehound.model.flushes import Flush, Heartbeat
+from pacehound.model.relayed import HostBeat, Relayed
 from pacehound.model.routing import host_stream
 from pacehound.settings import Settings
 from streams.rounds.shard import Shard
@@ -125,3 +126,13 @@ def test_a_host_whose_samples_follow_each_other_again_is_left_to_them(shard: Sha
     shard.on_event(promised("a", 0, 12))
     shard.on_event(promised("b", 1, 12, closed=True))
     assert ticks(shard.on_event(tick(60))) == []
+
+
+def test_what_homes_relay_of_hearts_that_beat_is_as_good_as_promises_and_a_stranger_takes_no_others_with_it(
+    shard: Shard,
+) -> None:
+    beats = [HostBeat(host=host, beat=Heartbeat(time_ns=9 * S, communicators=(WORLD,))) for host in ("a", "z", "b")]
+    with pytest.raises(PartlyRefused, match="heartbeat of host 'z'") as refused:
+        shard.hear(Relayed(**SAME, shard=0, beats=tuple(beats)))
+    assert list(refused.value.by_host) == ["z"]
+    assert [one.time_ns for one in refused.value.results if isinstance(one, Watermark)] == [9 * S]
