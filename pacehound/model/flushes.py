@@ -184,6 +184,11 @@ class Flush:
         return {**dict.fromkeys(beating, beat_ns), **{one.communicator: one.time_ns for one in self.promises}}
 
     @property
+    def promised(self) -> list[str]:
+        """Communicators of which it promises something, in full or in short."""
+        return list(self.promised_ns)
+
+    @property
     def promises_the_last(self) -> bool:
         """Nothing more will come of what it promises."""
         is_beating = self.heartbeat is not None and bool(self.heartbeat.communicators)

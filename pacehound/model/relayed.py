@@ -111,6 +111,12 @@ class Relayed:
         return list(dict.fromkeys([*(one.communicator for one in self.said), *of_rows, *beating]))
 
     @property
+    def promised(self) -> list[str]:
+        """As in `Flush`."""
+        beating = (name for one in self.beats for name in one.beat.communicators)
+        return list(dict.fromkeys([*(promise.communicator for promise in self.promises), *beating]))
+
+    @property
     def key(self) -> str:
         """On `rounds`."""
         return relayed_key(self.job, self.attempt, self.shard)

@@ -16,10 +16,9 @@ from streams.rounds.stage_one import StageOne, StageTwoInput
 
 def conclude_flush(flush: Flush, stage_of: Callable[[str], StageOne]) -> list[StageTwoInput]:
     """What follows from a flush, and at once from what it promises; errors as in `hear_flush`."""
-    promised = dict.fromkeys(promise.communicator for promise in flush.promises)
 
     def concluded() -> list[StageTwoInput]:
-        return [result for communicator in promised for result in stage_of(communicator).advance()]
+        return [result for communicator in flush.promised for result in stage_of(communicator).advance()]
 
     try:
         return [*hear_flush(flush, stage_of), *concluded()]
@@ -56,7 +55,7 @@ class _Heard:
 
 
 def hear_flush(flush: Flush, stage_of: Callable[[str], StageOne]) -> list[StageTwoInput]:
-    """What follows from a flush but for its promises: which rounds they close is to be asked (`StageOne.advance`).
+    """What follows from a flush but for what it promises: which rounds that closes is to be asked (`StageOne.advance`).
 
     Its parts reach the communicators one by one, and its rows are made ready once.
 
@@ -70,29 +69,17 @@ def hear_flush(flush: Flush, stage_of: Callable[[str], StageOne]) -> list[StageT
     heard = _Heard()
     heard.results += flush.vitals
     _hear_said(flush, heard, stage_of)
-    if (heartbeat := flush.heartbeat) is not None:
-        _hear_beat(flush.host, heartbeat, heard, stage_of)
+    if flush.heartbeat is not None:
+        _take_beats([(flush.host, flush.heartbeat)], heard, stage_of)
         heard.results += of_processes(flush)
     return heard.all("a flush")
 
 
 def hear_relayed(said: Relayed, stage_of: Callable[[str], StageOne]) -> list[StageTwoInput]:
-    """What follows from what a home has relayed, but for its promises and heartbeats; errors as in `hear_flush`."""
+    """What follows from what a home has relayed, but for what it promises, as of a flush; errors as in `hear_flush`."""
     heard = _Heard()
     _hear_said(said, heard, stage_of)
-    beats: dict[str, list[tuple[str, Heartbeat]]] = {}
-    for one in said.beats:
-        for name in one.beat.communicators:
-            beats.setdefault(name, []).append((one.host, one.beat))
-    for name, some in beats.items():
-        try:
-            stage_of(name).take_heartbeats(some)
-        except RejectedMessage:
-            for host, beat in some:
-                try:
-                    stage_of(name).take_heartbeats([(host, beat)])
-                except RejectedMessage as error:
-                    heard.refuse(host, error)
+    _take_beats([(one.host, one.beat) for one in said.beats], heard, stage_of)
     return heard.all("what was relayed")
 
 
@@ -118,9 +105,21 @@ def _hear_said(said: Flush | Relayed, heard: _Heard, stage_of: Callable[[str], S
         heard.hear(promise.host, lambda one=promise: stage_of(one.communicator).on_promise(one))  # type: ignore[misc]
 
 
-def _hear_beat(host: str, beat: Heartbeat, heard: _Heard, stage_of: Callable[[str], StageOne]) -> None:
-    for name in beat.communicators:
-        heard.hear(host, lambda n=name: stage_of(n).on_heartbeats([(host, beat)]))  # type: ignore[misc]
+def _take_beats(beats: Iterable[tuple[str, Heartbeat]], heard: _Heard, stage_of: Callable[[str], StageOne]) -> None:
+    """Each communicator hears at once of all hosts whose hearts beat; who cannot have said that takes no other's."""
+    of_each: dict[str, list[tuple[str, Heartbeat]]] = {}
+    for host, beat in beats:
+        for name in beat.communicators:
+            of_each.setdefault(name, []).append((host, beat))
+    for name, some in of_each.items():
+        try:
+            stage_of(name).take_heartbeats(some)
+        except RejectedMessage:
+            for host, beat in some:
+                try:
+                    stage_of(name).take_heartbeats([(host, beat)])
+                except RejectedMessage as error:
+                    heard.refuse(host, error)
 
 
 def _hear_rows(

@@ -292,9 +292,7 @@ class Shard:
 
     def _told_together(self, said: Flush | Relayed, touched: list[str]) -> list[StageTwoInput]:
         """What follows from all promises, if nobody holds back what is waited for; of whom is added to `touched`."""
-        self._promised |= dict.fromkeys(promise.communicator for promise in said.promises)
-        if isinstance(said, Relayed):
-            self._promised |= dict.fromkeys(name for one in said.beats for name in one.beat.communicators)
+        self._promised |= dict.fromkeys(said.promised)
         if said.markers and self._end_ns is None:
             ends_ns = [
                 stage.told_end_ns(self._tick_ns) for name in said.communicators if (stage := self._stages.get(name))
