@@ -44,41 +44,55 @@ EventT = TypeVar("EventT", bound=Timed)
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """Rounds with their times, the first and the last of which are at hand.
+    """Rounds, and when each of those that have not left is due, the earliest first.
 
-    Of those that have left in part, only the others count: which they are in `lines`, the last ones where that is
-    nothing. So the columns of what waits are not copied each time that some of it is due.
+    Which they are is in `lines`; where that is nothing the last ones. So the columns of what waits are not copied each
+    time that some of it is due, nor are its times looked through: a flush of eight seconds has dozens of iterations.
     """
 
     times_ns: Int64Array
     rounds: Rounds | PairRounds
+    lines: Int64Array | None
     first_ns: int
     last_ns: int
-    lines: Int64Array | None = None
+
+    @classmethod
+    def of(cls, times_ns: Int64Array, rounds: Rounds | PairRounds, *, is_ascending: bool | None = None) -> _Waiting:
+        """All of these rounds, of which each is due at its time."""
+        if is_ascending is None:
+            is_ascending = bool((times_ns[1:] >= times_ns[:-1]).all())
+        lines = None
+        if not is_ascending:
+            lines = np.argsort(times_ns, kind="stable")
+            times_ns = times_ns[lines]
+        return cls(times_ns, rounds, lines, int(times_ns[0]), int(times_ns[-1]))
 
     def parted(self, until_ns: int) -> tuple[Rounds | PairRounds, _Waiting | None]:
-        """What is due, and what is left."""
-        gone = len(self.rounds) - len(self.times_ns)
+        """What is due, as it lay, and what is left."""
         if self.last_ns <= until_ns:
-            return self.without_gone().rounds, None
-        is_due = self.times_ns <= until_ns
-        n_due = int(np.count_nonzero(is_due))
-        if self.lines is None and is_due[:n_due].all():  # as nearly always, but for pairs
-            later_ns, lines = self.times_ns[n_due:], None
-            due = self.rounds.chosen(slice(gone, gone + n_due))
+            return self._left, None
+        n_due = int(np.searchsorted(self.times_ns, until_ns, side="right"))
+        later_ns = self.times_ns[n_due:]
+        due: Lines
+        if self.lines is None:
+            gone = len(self.rounds) - len(self.times_ns)
+            due, lines = slice(gone, gone + n_due), None
         else:
-            here = np.arange(gone, len(self.rounds)) if self.lines is None else self.lines
-            later_ns, lines = self.times_ns[~is_due], here[~is_due]
-            due = self.rounds.chosen(here[is_due])
-        return due, _Waiting(later_ns, self.rounds, int(later_ns.min()), self.last_ns, lines)
+            due, lines = np.sort(self.lines[:n_due]), self.lines[n_due:]
+        return self.rounds.chosen(due), replace(self, times_ns=later_ns, lines=lines, first_ns=int(later_ns[0]))
 
-    def without_gone(self) -> _Waiting:
-        """The same without the rounds that have left."""
-        gone = len(self.rounds) - len(self.times_ns)
-        if gone == 0:
-            return self
-        left: Lines = slice(gone, None) if self.lines is None else self.lines
-        return replace(self, rounds=self.rounds.chosen(left), lines=None)
+    @property
+    def _left(self) -> Rounds | PairRounds:
+        """Those that have not left, as they lay."""
+        n_gone = len(self.rounds) - len(self.times_ns)
+        if n_gone == 0:
+            return self.rounds
+        return self.rounds.chosen(slice(n_gone, None) if self.lines is None else np.sort(self.lines))
+
+    def written(self) -> tuple[Int64Array, Rounds | PairRounds]:
+        """What a snapshot has of it: those that have not left as they lay, and their times."""
+        times_ns = self.times_ns if self.lines is None else self.times_ns[np.argsort(self.lines)]
+        return times_ns, self._left
 
 
 class Merge(Generic[EventT]):
@@ -103,11 +117,14 @@ class Merge(Generic[EventT]):
         self._settle()
         left_out = ("_n_lowest", "_fresh")
         state = {name: value for name, value in self.__dict__.items() if name not in left_out}
-        return state | {"_rounds": [waiting.without_gone() for waiting in self._rounds]}
+        return state | {"_rounds": [waiting.written() for waiting in self._rounds]}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """How many are lowest is counted again when one of them rises."""
+        """How many are lowest is counted again when one of them rises; `ValueError`: rounds have not a time each."""
         self.__dict__.update(state)
+        if not all(len(times_ns) == len(rounds) > 0 for times_ns, rounds in state["_rounds"]):
+            raise ValueError("rounds that wait have not a time each")
+        self._rounds = [_Waiting.of(times_ns, rounds) for times_ns, rounds in state["_rounds"]]
         self._n_lowest, self._fresh = 0, []
 
     def expect(self, stream: str) -> None:
@@ -153,7 +170,7 @@ class Merge(Generic[EventT]):
             pairs, watermarks_ns = pairs.chosen(~is_over), watermarks_ns[~is_over]
         if len(pairs):
             times_ns = np.maximum(pairs.times_ns, watermarks_ns)
-            self._rounds.append(_Waiting(times_ns, pairs, int(times_ns.min()), int(times_ns.max())))
+            self._rounds.append(_Waiting.of(times_ns, pairs))
             self._note_first(self._rounds[-1].first_ns)
 
     def _note_first(self, first_ns: int) -> None:
@@ -176,11 +193,13 @@ class Merge(Generic[EventT]):
         times_ns = np.maximum(times_ns, np.repeat(watermarks_ns, lengths))
         ends = np.cumsum(lengths)
         begins = ends - lengths
-        first_ns, last_ns = np.minimum.reduceat(times_ns, begins), np.maximum.reduceat(times_ns, begins)
-        columns = (begins.tolist(), ends.tolist(), first_ns.tolist(), last_ns.tolist())
-        for rounds, begin, end, first, last in zip(blocks, *columns, strict=True):
-            self._rounds.append(_Waiting(times_ns[begin:end], rounds, first, last))
-        self._note_first(min(columns[2]))
+        is_later = np.ones(len(times_ns), np.bool_)
+        is_later[1:] = times_ns[1:] >= times_ns[:-1]
+        is_later[begins] = True
+        are_ascending = np.logical_and.reduceat(is_later, begins).tolist()
+        for rounds, begin, end, is_ascending in zip(blocks, begins.tolist(), ends.tolist(), are_ascending, strict=True):
+            self._rounds.append(_Waiting.of(times_ns[begin:end], rounds, is_ascending=is_ascending))
+        self._note_first(int(times_ns.min()))
         self._fresh = []
 
     @property

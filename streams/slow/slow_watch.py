@@ -11,7 +11,7 @@ from pacehound.model.evidence.life import Over
 from streams.rounds.round_columns import TransferKey
 from streams.rounds.round_table import RoundTable
 from streams.slow.attribution.observations import Observations
-from streams.slow.attribution.records import IterationRecord
+from streams.slow.attribution.records import IterationRecord, of_ranks
 from streams.slow.attribution.verdict import Attribution
 from streams.slow.cycles import SlowCycles, is_of_cycles
 from streams.slow.evidence import SlowEvidence
@@ -69,7 +69,7 @@ class SlowWatch(Watch):
 
     def marked(self, records: Sequence[IterationRecord]) -> list[IterationRecord]:
         """Some of them, without ranks that end no steps: what these do is no measure of the others."""
-        return [record.of(self._measured.marked) for record in records]
+        return of_ranks(records, self._measured.marked)
 
     @property
     def keys(self) -> Mapping[TransferKey, int]:

@@ -54,7 +54,7 @@ from streams.rounds.held_back import HeldBack
 from streams.rounds.home import Home
 from streams.rounds.hosts_of_communicator import HostStates
 from streams.rounds.iterations import IterationTracker
-from streams.rounds.merge import Merge, _Waiting
+from streams.rounds.merge import Merge
 from streams.rounds.mismatches import MismatchWatch
 from streams.rounds.partial_membership import PartialCommunicator
 from streams.rounds.period import PeriodTracker
@@ -204,7 +204,7 @@ _MADE: tuple[type, ...] = (
     events.Incident, events.Cost, events.WhatIfPrice, events.FixPrice, events.Instant, Rounds,
     PairRounds, Sees,
     # What operators note
-    _Waiting, _Calls, _Anchor, _Compared, ClockOffsets, _Open, _Short, _Hang, _Standstill,
+    _Calls, _Anchor, _Compared, ClockOffsets, _Open, _Short, _Hang, _Standstill,
     HostReports, StuckCall, RootCause, Burst, Change, StepTime, _Work, IterationRecord, Charges,
     Attribution, _Counted, _Rates, SlowRound, _Kind, SlowEpisode, _Recent, AlwaysSlow, _SinceStart,
     Pace, PricedWindow, World, Loss, Digesting, PassedOn,

@@ -12,6 +12,7 @@ from streams.rounds.round_columns import TransferKey
 from streams.slow.critical_path import Charges
 from streams.slow.thresholds import MANY_LOST
 
+BoolArray = npt.NDArray[np.bool_]
 Float32Array = npt.NDArray[np.float32]
 Float64Array = npt.NDArray[np.float64]
 Int64Array = npt.NDArray[np.int64]
@@ -37,11 +38,8 @@ class IterationRecord:
     first_launch_ns: Float32Array | None = None  # how long after its begin each rank launched its first call
     sees_transfers: bool = True  # calls with a start and an end were seen
 
-    def of(self, ranks: Int64Array) -> IterationRecord:
-        """The same of some ranks alone, as far as it has them."""
-        is_asked = np.isin(self.ranks, ranks)
-        if is_asked.all():
-            return self
+    def chosen(self, is_asked: BoolArray) -> IterationRecord:
+        """The same of some of its ranks alone, `is_asked` of shape `(n_ranks,)`."""
         return replace(
             self,
             ranks=self.ranks[is_asked],
@@ -50,6 +48,17 @@ class IterationRecord:
             lost_share=None if self.lost_share is None else self.lost_share[is_asked],
             first_launch_ns=None if self.first_launch_ns is None else self.first_launch_ns[is_asked],
         )
+
+
+def of_ranks(records: Sequence[IterationRecord], ranks: Int64Array) -> list[IterationRecord]:
+    """The same of some ranks alone, as far as each has them."""
+    found, before = [], None
+    for record in records:
+        if record.ranks is not before:
+            is_asked, before = np.isin(record.ranks, ranks), record.ranks
+            are_all = bool(is_asked.all())
+        found.append(record if are_all else record.chosen(is_asked))
+    return found
 
 
 def level_of(records: Sequence[IterationRecord], name: str, ranks: Int64Array) -> Float64Array:
