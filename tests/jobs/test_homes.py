@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from itertools import count, islice
+from itertools import count, cycle, islice
 
 import pytest
 
+from bench.rig import flushes
 from bench.rig.flushes import together
+from collector.agent.going_on import GoingOn
 from pacehound.errors import PartlyRefused
 from pacehound.model import codec, shards
-from pacehound.model.events import Finding, Incident, IterationSample, Tick, Topology
+from pacehound.model.events import Finding, Incident, IterationSample, Progress, Tick, Topology
 from pacehound.model.flushes import Flush
 from pacehound.model.relayed import Relayed
 from pacehound.model.routing import HOST_STREAM, Event, route
@@ -84,6 +87,32 @@ def test_a_job_that_is_relayed_has_the_verdicts_that_it_has_otherwise(fault: Fau
     assert any(isinstance(event, Incident) for event in worker.said)
     assert len(worker.of(Home)) == 4, "as many as there are shards"
     assert all(stage.is_closed for stage in worker.keys.values() if not isinstance(stage, StageTwo))
+
+
+class SaysAll(GoingOn):
+    """An agent of before."""
+
+    def parted(
+        self, promised: Iterable[Progress], places: Mapping[str, shards.Place]
+    ) -> tuple[list[Progress], list[Progress]]:
+        return list(promised), []
+
+
+@pytest.mark.parametrize("fault", [SLOW, STUCK])
+def test_hosts_whose_agents_promise_all_in_full_may_be_among_the_others(
+    fault: Fault, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Agents are brought up to date one by one, behind the workers."""
+    events = job(fault)
+    expected = verdicts(at_home(events).said)
+    versions = cycle([SaysAll, GoingOn])
+    monkeypatch.setattr(flushes, "GoingOn", lambda: next(versions)())
+    worker = at_home(events)
+    n_promises = Counter(
+        promise.host for event in together(events) if isinstance(event, Flush) for promise in event.promises
+    )
+    assert verdicts(worker.said) == expected
+    assert max(n_promises.values()) > min(n_promises.values()), "some say all"
 
 
 def test_a_home_joins_what_is_all_at_home_and_passes_the_rest_on_once_for_all_its_hosts() -> None:
