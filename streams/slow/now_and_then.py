@@ -17,7 +17,7 @@ from streams.slow.attribution.observations import Observations
 from streams.slow.attribution.records import IterationRecord
 from streams.slow.long_iterations import MORE, lossy, may_be_chance, typical_s
 from streams.slow.pace import Pace, newest, pace_s
-from streams.slow.role import rhythm
+from streams.slow.role import may_have_a_rhythm, rhythm
 from streams.slow.thinned import Thinned
 from streams.slow.thresholds import (
     BASELINE_ITERATIONS,
@@ -160,7 +160,8 @@ class SlowNowAndThen:
         world = records[-1].ranks.tolist()
         found = attribute(slow, quiet, numbers, observed, since_ns)
         found = weighed_by_crowd(found, world, since_ns, finding.magnitude or 0.0, observed)
-        if not found.culprits or may_be_chance(found.culprits, slow, quiet, observed.hosts):
+        is_too_early = found.culprits == (world[0],) and may_have_a_rhythm(world[0], slow, quiet)
+        if not found.culprits or is_too_early or may_be_chance(found.culprits, slow, quiet, observed.hosts):
             return replace(finding, unseen=(*found.unseen, *observed.unseen))
         if found.culprits == (world[0],) and (work := rhythm(world[0], slow, quiet)) is not None:
             evidence = merged(finding.evidence, (work,))

@@ -25,15 +25,25 @@ def rhythm(rank: int, slow: Sequence[IterationRecord], quiet: Sequence[Iteration
 
     Pauses of others between them are left out: its own are those in which its own time was long.
     """
-    its_own = _its_own(rank, slow, quiet)
-    first = list(its_own[:1])
-    first += [b for a, b in itertools.pairwise(its_own) if b.step - a.step > MAX_SPELL_GAP + 1]
+    first = _spells(rank, slow, quiet)
     if len(first) < MIN_SPELLS:
         return None
     if every := _every_steps([record.step for record in first]):
         return WorkForAll(rank=rank, every=every, unit="steps")
     seconds = [(b.time_ns - a.time_ns) / 1e9 for a, b in itertools.pairwise(first)]
     return WorkForAll(rank=rank, every=statistics.median(seconds), unit="s") if _is_even(seconds) else None
+
+
+def may_have_a_rhythm(rank: int, slow: Sequence[IterationRecord], quiet: Sequence[IterationRecord]) -> bool:
+    """Its slow episodes are too few to tell."""
+    return len(_spells(rank, slow, quiet)) < MIN_SPELLS
+
+
+def _spells(rank: int, slow: Sequence[IterationRecord], quiet: Sequence[IterationRecord]) -> list[IterationRecord]:
+    """The first iteration of each of a rank's slow episodes."""
+    its_own = _its_own(rank, slow, quiet)
+    first = list(its_own[:1])
+    return first + [b for a, b in itertools.pairwise(its_own) if b.step - a.step > MAX_SPELL_GAP + 1]
 
 
 def _its_own(rank: int, slow: Sequence[IterationRecord], quiet: Sequence[IterationRecord]) -> list[IterationRecord]:

@@ -29,7 +29,7 @@ from streams.slow.attribution.observations import Observations
 from streams.slow.attribution.records import IterationRecord
 from streams.slow.attribution.verdict import with_names
 from streams.slow.long_iterations import MORE, lossy, may_be_chance, stretches
-from streams.slow.role import rhythm
+from streams.slow.role import may_have_a_rhythm, rhythm
 from streams.slow.thresholds import (
     BASELINE_ITERATIONS,
     BEGINS_WITHIN,
@@ -180,7 +180,10 @@ class SlowSeldom:
         world: Sequence[int],
     ) -> bool:
         """Whether it is work for all, or of the script: in whole steps from the beginning on, as others were before."""
-        if tuple(culprits) == (world[0],) and rhythm(world[0], slow, quiet) is not None:
+        first = world[0]
+        if tuple(culprits) == (first,) and (
+            may_have_a_rhythm(first, slow, quiet) or rhythm(first, slow, quiet) is not None
+        ):
             return True
         before = [record for record in self._kept if record.step < slow[0].step]
         if len(before) >= MIN_SPELLS and _whole_steps(before):

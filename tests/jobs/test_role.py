@@ -11,7 +11,7 @@ from pacehound.model.topology import Layout
 from pacehound.settings import Settings
 from simulator.faults import EveryNth, Spike
 from simulator.job import JobSpec, simulate
-from simulator.source import C10D_GLOO
+from simulator.source import C10D_GLOO, DEVICE_TIMES
 from streams.pipeline import Pipeline
 from streams.slow.role import busy_in
 from tests.fakes.evidence_words import words_of
@@ -43,6 +43,20 @@ def test_a_rhythm_among_pauses_of_all_ranks_is_one(every_steps: int, seed: int) 
     spec = JobSpec(
         layout=Layout(dp=4), ranks_per_host=4, iterations=130, source=C10D_GLOO, seed=seed,
         faults=(EveryNth(every_steps=every_steps, extra_s=0.05, ranks=(0,)),), spike_probability=0.01, spike_s=0.05,
+    )  # fmt: skip
+    pipeline = Pipeline(Settings())
+    said = [out for event in simulate(spec).events() for out in pipeline.on_event(event) if isinstance(out, Finding)]
+    assert [finding.culprits for finding in said if finding.culprits] == []
+
+
+def test_of_a_first_rank_it_is_not_said_before_a_rhythm_could_be_seen_that_it_is_slow_now_and_then() -> None:
+    """Four episodes since a quiet stretch, for a pause of its own follows one of its logs at once."""
+    spec = JobSpec(
+        layout=Layout(tp=8, dp=4), ranks_per_host=4, micro_batches=4, iterations=130, seed=1801000223,
+        forward_s=0.012, optimizer_s=0.018, tp_calls=1, tp_bytes=8 << 20, dp_bytes=256 << 20, dp_buckets=4,
+        is_sharded=True, ep=2, ep_bytes=4 << 20, expert_s=0.002, between_hosts_bytes_per_s=25e9, device_spread=0.02,
+        wandering=0.03, spike_probability=0.01, spike_s=0.05, source=DEVICE_TIMES,
+        faults=(EveryNth(every_steps=5, extra_s=0.05, ranks=(0,)),),
     )  # fmt: skip
     pipeline = Pipeline(Settings())
     said = [out for event in simulate(spec).events() for out in pipeline.on_event(event) if isinstance(out, Finding)]
