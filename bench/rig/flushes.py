@@ -159,10 +159,11 @@ def messages_of(events: Iterable[Event]) -> Iterator[tuple[list[Event], list[tup
 def _at_once(events: list[Event], places: dict[str, Place], words: HostWords, going_on: GoingOn) -> Iterator[Event]:
     of_calls = (Topology, CallBatch, Markers)
     beats = _joined_beats(events)
-    promising = {event.attempt for event in events if isinstance(event, Progress)} if not beats else set()
+    promised = [event for event in events if isinstance(event, Progress)]
+    promising = {promise.attempt for promise in promised} if not beats else set()
     in_short: set[int] = set()
     besides: list[Event] = []
-    promises, beating = going_on.parted([event for event in events if isinstance(event, Progress)], places)
+    promises, beating = going_on.parted(promised, places)
     for event in events:
         if isinstance(event, HostSample) and event.attempt in promising and not event.closed:
             in_short.add(event.attempt)

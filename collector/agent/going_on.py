@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from collector.agent.said_in_full import key_of, lasting
 from pacehound.model.events import Progress
 from pacehound.model.shards import Place
 
@@ -45,8 +46,6 @@ class GoingOn:
     True
     >>> known.parted(at[2:], home) == (at[1:], [])  # it stands
     True
-    >>> known.parted([promise(7, 11)], home)[0], known.forget(), known.parted([promise(7, 11)], home)[1]
-    ([], None, [])
     >>> GoingOn().parted(at, {"c": Place(0, is_home=False)}) == (at, [])
     True
 
@@ -65,19 +64,14 @@ class GoingOn:
             if not places[one.communicator].is_home:
                 said.append(one)
                 continue
-            key = one.attempt, one.communicator
-            last = self._last.pop(key, None)
+            last = self._last.pop(key_of(one), None)
             told = worth_telling(one, last.promise if last else None, before_is_told=last is not None and last.is_said)
             said += told
             if not told:
                 in_short.append(one)
             if not one.closed:
-                self._last[key] = _Last(one, bool(told))
+                self._last[key_of(one)] = _Last(one, bool(told))
         return said, in_short
-
-    def forget(self) -> None:
-        """What was said may not have come: all is said again."""
-        self._last.clear()
 
 
 def worth_telling(promise: Progress, before: Progress | None, *, before_is_told: bool) -> tuple[Progress, ...]:
@@ -122,20 +116,9 @@ def worth_telling(promise: Progress, before: Progress | None, *, before_is_told:
         return (promise,)
     if _stands(promise) or promise.ranks == before.ranks:
         return (promise,) if before_is_told else (before, promise)
-    is_new = promise.edges or _lasting(promise) != _lasting(before)
+    is_time = promise.time_ns // TOLD_EVERY_NS != before.time_ns // TOLD_EVERY_NS
+    is_new = is_time or promise.edges or lasting(promise) != lasting(before)
     return (promise,) if is_new or _stands(before) else ()
-
-
-def _lasting(promise: Progress) -> tuple[object, ...]:
-    return (
-        promise.time_ns // TOLD_EVERY_NS,
-        promise.announced,
-        promise.dropped_total,
-        promise.marks_iterations,
-        promise.sees_completion,
-        promise.captured_total,
-        promise.closed,
-    )
 
 
 def _stands(promise: Progress) -> bool:

@@ -39,22 +39,23 @@ class SaidInFull:
         Of a communicator that is told call by call it is waited for calls that a promise says are still to come.
         """
         return all(map(_is_of_iterations, settled)) and all(
-            not one.closed and not one.edges and self._said.get(_key(one)) == _lasting(one) for one in promised
+            not one.closed and not one.edges and self._said.get(key_of(one)) == lasting(one) for one in promised
         )
 
     def note(self, promised: Iterable[Progress]) -> None:
         """These were said in full: all that there are."""
-        self._said = {_key(one): _lasting(one) for one in promised}
+        self._said = {key_of(one): lasting(one) for one in promised}
 
 
 def _is_of_iterations(said: HostCall) -> bool:
     return isinstance(said, Markers) or (isinstance(said, CallBatch) and is_of_digests(said.source))
 
 
-def _key(promise: Progress) -> tuple[int, str]:
+def key_of(promise: Progress) -> tuple[int, str]:
+    """Of what it is: attempt and communicator."""
     return promise.attempt, promise.communicator
 
 
-def _lasting(promise: Progress) -> Progress:
+def lasting(promise: Progress) -> Progress:
     """What does not change with each call."""
     return replace(promise, time_ns=0, ranks=(), edges=())

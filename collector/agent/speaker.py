@@ -106,7 +106,7 @@ class Speaker:
     def are_gone(self) -> None:
         """Messages had to make room: what is said in short relies on them, perhaps."""
         self._in_full = SaidInFull()
-        self._going_on.forget()
+        self._going_on = GoingOn()
         self._words.forget_samples()
 
     def time_goes_on(

@@ -34,10 +34,10 @@ class _Heard:
         self.refused: list[RejectedMessage] = []
         self.by_host: dict[str, RejectedMessage] = {}
 
-    def hear(self, host: str, what: Callable[[], Iterable[StageTwoInput]]) -> None:
+    def hear(self, host: str, what: Callable[[], Iterable[StageTwoInput] | None]) -> None:
         """One part, which this host has said."""
         try:
-            self.results.extend(what())
+            self.results.extend(what() or ())
         except RejectedMessage as error:
             self.refuse(host, error)
 
@@ -115,11 +115,8 @@ def _take_beats(beats: Iterable[tuple[str, Heartbeat]], heard: _Heard, stage_of:
         try:
             stage_of(name).take_heartbeats(some)
         except RejectedMessage:
-            for host, beat in some:
-                try:
-                    stage_of(name).take_heartbeats([(host, beat)])
-                except RejectedMessage as error:
-                    heard.refuse(host, error)
+            for one in some:
+                heard.hear(one[0], lambda n=name, beat=one: stage_of(n).take_heartbeats([beat]))  # type: ignore[misc]
 
 
 def _hear_rows(

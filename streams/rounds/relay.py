@@ -437,7 +437,6 @@ def _said_of(flush: Flush, communicators: Set[str]) -> Flush:
     return replace(
         flush,
         vitals=(),
-        topologies=tuple([one for one in flush.topologies if one.communicator in communicators]),
         parts=parts,
         columns=columns,
         markers=tuple([one for one in flush.markers if one.communicator in communicators]),

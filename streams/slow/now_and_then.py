@@ -160,10 +160,11 @@ class SlowNowAndThen:
         world = records[-1].ranks.tolist()
         found = attribute(slow, quiet, numbers, observed, since_ns)
         found = weighed_by_crowd(found, world, since_ns, finding.magnitude or 0.0, observed)
-        is_too_early = found.culprits == (world[0],) and may_have_a_rhythm(world[0], slow, quiet)
+        is_first = found.culprits == (world[0],)
+        is_too_early = is_first and may_have_a_rhythm(world[0], slow, quiet)
         if not found.culprits or is_too_early or may_be_chance(found.culprits, slow, quiet, observed.hosts):
             return replace(finding, unseen=(*found.unseen, *observed.unseen))
-        if found.culprits == (world[0],) and (work := rhythm(world[0], slow, quiet)) is not None:
+        if is_first and (work := rhythm(world[0], slow, quiet)) is not None:
             evidence = merged(finding.evidence, (work,))
             return replace(finding, kind="planned", candidates=found.culprits, evidence=evidence)
         return replace(
