@@ -118,6 +118,8 @@ class KafkaProducer:
                 # a repeat: lost, and acknowledged. (Seen on topics made a moment ago.)
                 "max.in.flight.requests.per.connection": 1,
                 "compression.type": "zstd",
+                # Three to nine bytes more in a hundred than zstd's own choice, for two thirds of the processor time.
+                "compression.level": 1,
                 "linger.ms": LINGER_MS,
                 "batch.size": BATCH_BYTES,
                 "message.max.bytes": MAX_LETTER_BYTES,
