@@ -246,12 +246,17 @@ def _deviations(ends_ns: Int64Array, first: Int64Array) -> Float64Array:
 
 
 def _nanmedian(values: Float64Array, axis: int) -> Float64Array:
-    """As `np.nanmedian`, and NaN without a warning where there is nothing; the lower one of two middle values."""
+    """As `np.nanmedian`, and NaN without a warning where there is nothing."""
+    n = values.shape[axis]
     ordered = np.sort(values, axis=axis)  # NaN goes last
     n_seen = np.isfinite(values).sum(axis=axis, keepdims=True)
-    if not ordered.shape[axis]:
+    if not n:
         return np.full(n_seen.squeeze(axis).shape, np.nan)
+    medians: Float64Array
+    if n_seen.size and n_seen.min() == n:  # nearly always: the middle is at the same place for all
+        medians = 0.5 * (ordered.take((n - 1) // 2, axis=axis) + ordered.take(n // 2, axis=axis))
+        return medians
     low = np.take_along_axis(ordered, np.maximum(n_seen - 1, 0) // 2, axis=axis)
-    high = np.take_along_axis(ordered, np.minimum(n_seen // 2, ordered.shape[axis] - 1), axis=axis)
-    medians: Float64Array = np.where(n_seen > 0, 0.5 * (low + high), np.nan).squeeze(axis)
+    high = np.take_along_axis(ordered, np.minimum(n_seen // 2, n - 1), axis=axis)
+    medians = np.where(n_seen > 0, 0.5 * (low + high), np.nan).squeeze(axis)
     return medians

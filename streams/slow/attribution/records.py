@@ -76,6 +76,8 @@ def level_of(records: Sequence[IterationRecord], name: str, ranks: Int64Array) -
 
 def columns_of(records: Sequence[IterationRecord], name: str, ranks: Int64Array) -> Float64Array:
     """A column of some ranks, shape `(n_iterations, n_ranks)`; NaN where a rank was not seen."""
+    if records and all(record.ranks is ranks for record in records):
+        return np.array([getattr(record, name) for record in records], np.float64)
     columns = np.full((len(records), len(ranks)), np.nan)
     place, known, before = np.zeros(0, np.int64), np.zeros(0, np.bool_), None
     for line, record in enumerate(records):
