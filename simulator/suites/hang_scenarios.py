@@ -7,6 +7,7 @@ from typing import Any, get_args
 from pacehound.model.events import StackState
 from pacehound.model.topology import ring_edges
 from simulator.faults import DeadDevice, Fault, SlowLink, StopRank, StuckRanks, WrongCall, WrongKind
+from simulator.links import expert_groups
 from simulator.network_view import is_network
 from simulator.program import CommunicatorKind
 from simulator.suites.injection import NAMED, PERHAPS, SURELY, Draw, Injected, dp_ring_edges, may, must, tree_links
@@ -109,6 +110,8 @@ def dead_link(draw: Draw) -> Injected | None:
         mark = may("the calls that use the link are not seen")
     elif size == 2:
         mark = must(NAMED, "both have entered, neither gets out, and only their link is between them")
+    elif any(set(link) <= set(group) for group in expert_groups(layout, draw.base.ep)):
+        mark = may("the all_to_all of its experts stands first, and all ranks of that are as far")
     elif draw.source.has_rates and is_network(draw.base, *link):
         mark = must(NAMED, "all have entered; its sender has sent the fewest chunks and its receiver got the fewest")
     elif draw.source.has_rates:
