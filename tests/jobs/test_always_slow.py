@@ -284,6 +284,20 @@ def test_a_first_rank_that_logs_now_and_then_is_not_slow() -> None:
     assert findings(logs, iterations=100) == []
 
 
+def test_pauses_of_others_that_hide_a_slow_rank_in_two_iterations_of_five_do_not_clear_it() -> None:
+    """Rank 0 logs, and each of 32 ranks pauses in one step of a hundred: the path goes over them there."""
+    slow, logs = (
+        SlowCompute(ranks=(27,), factor=1.94, from_step=12),
+        EveryNth(every_steps=5, extra_s=0.05, ranks=(0,)),
+    )
+    job = {
+        "layout": Layout(dp=32), "iterations": 130, "micro_batches": 2, "tp_calls": 2, "seed": 1802000404,
+        "device_spread": 0.02, "wandering": 0.03, "spike_probability": 0.01, "spike_s": 0.05, "source": DEVICE_TIMES,
+    }  # fmt: skip
+    assert {(one.verdict, one.culprits) for one in findings(logs, slow, **job)} == {("culprit", (27,))}
+    assert findings(logs, **job) == []
+
+
 def test_ranks_that_wait_for_each_other_in_calls_that_nobody_sees_are_no_culprits() -> None:
     """Rank 9 is slow; rank 8 comes as late, for it waits for it in a call that is not seen."""
     found = findings(always(9), source=UNSEEN_TP)

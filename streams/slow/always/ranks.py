@@ -25,7 +25,6 @@ from streams.slow.thresholds import (
     MIN_PEERS_OF_CULPRIT,
     MIN_SHARE_OF_PART,
     NEARLY,
-    PERIODIC_SHARE,
     PERSISTS,
     TIED,
 )
@@ -61,8 +60,9 @@ def slow_ranks(
     n_on_path = int(charged_ns.any(axis=1).sum())
     own_ns = np.maximum(against.over_time[:, chosen] + against.usual[chosen], 1.0)
     share = np.clip(against.over_time[:, chosen] / own_ns, 0.0, 1.0)
+    # In the median, so that they are on the path of most iterations; it leads over whoever pauses in the others.
     cost_ns = float(np.median((charged_ns * share).sum(axis=1)))
-    if not culprits or cost_ns < least_ns or n_on_path < PERIODIC_SHARE * len(records):
+    if not culprits or cost_ns < least_ns:
         return None
     found = _named_ranks(culprits, chosen, against, parts, slow_hosts, len(records), n_on_path)
     lack_of_it = MIN_EXPLAINED * cost_ns / typical_step_ns(records)
