@@ -22,8 +22,8 @@ from pacehound.model.shards import RELAYED_KEY, is_of_shard
 
 LARGEST_OUTPUT_BYTES = MAX_MESSAGE_BYTES - 64 * 1024
 """Key, stamp and Kafka's own frame need some room, too."""
-MAX_CONCLUDED_CELLS = 16_384
-"""Cells that are said at once, half a megabyte (`pacehound.model.conclusions.cells_of`): what is larger by itself is
+MAX_CONCLUDED_CELLS = 65_536
+"""Cells that are said at once, two megabytes (`pacehound.model.conclusions.cells_of`): what is larger by itself is
 said by itself, or cut where that can be done."""
 
 
