@@ -118,7 +118,7 @@ class KafkaProducer:
                 # a repeat: lost, and acknowledged. (Seen on topics made a moment ago.)
                 "max.in.flight.requests.per.connection": 1,
                 "compression.type": "zstd",
-                # Three to nine bytes more in a hundred than zstd's own choice, for two thirds of the processor time.
+                # 3 to 9 % longer than by zstd's own choice, for two thirds of the processor time (ADR 70).
                 "compression.level": 1,
                 "linger.ms": LINGER_MS,
                 "batch.size": BATCH_BYTES,

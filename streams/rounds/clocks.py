@@ -252,11 +252,10 @@ def _nanmedian(values: Float64Array, axis: int) -> Float64Array:
     n_seen = np.isfinite(values).sum(axis=axis, keepdims=True)
     if not n:
         return np.full(n_seen.squeeze(axis).shape, np.nan)
-    medians: Float64Array
     if n_seen.size and n_seen.min() == n:  # nearly always: the middle is at the same place for all
-        medians = 0.5 * (ordered.take((n - 1) // 2, axis=axis) + ordered.take(n // 2, axis=axis))
-        return medians
-    low = np.take_along_axis(ordered, np.maximum(n_seen - 1, 0) // 2, axis=axis)
-    high = np.take_along_axis(ordered, np.minimum(n_seen // 2, n - 1), axis=axis)
-    medians = np.where(n_seen > 0, 0.5 * (low + high), np.nan).squeeze(axis)
+        medians: Float64Array = 0.5 * (ordered.take((n - 1) // 2, axis=axis) + ordered.take(n // 2, axis=axis))
+    else:
+        low = np.take_along_axis(ordered, np.maximum(n_seen - 1, 0) // 2, axis=axis)
+        high = np.take_along_axis(ordered, np.minimum(n_seen // 2, n - 1), axis=axis)
+        medians = np.where(n_seen > 0, 0.5 * (low + high), np.nan).squeeze(axis)
     return medians
