@@ -18,7 +18,7 @@ from pacehound.model.topology import Layout
 from pacehound.settings import Settings
 from simulator.faults import EveryNth, RandomPauses, SlowCompute, SlowLink
 from simulator.job import JobSpec, simulate
-from simulator.source import C10D_GLOO, DEVICE_TIMES, LAUNCH_ONLY, UNSEEN_TP
+from simulator.source import C10D_GLOO, DEVICE_TIMES, LAUNCH_ONLY, UNSEEN_TP, Source
 from simulator.suites.always_slow_jobs import CONDITIONS, FAULTS, SMALL, case_of
 from streams.pipeline import Pipeline
 from streams.slow.always.always_slow import AlwaysSlowWatch
@@ -196,6 +196,51 @@ def test_where_half_of_the_peers_become_slow_their_own_first_iterations_tell(fro
 
 
 LONE = {"layout": Layout(dp=4), "ranks_per_host": 1, "source": DEVICE_TIMES}
+UNKNOWN_RATES = {"layout": Layout(dp=4), "ranks_per_host": 1, "source": C10D_GLOO}
+
+
+def ended_at(finding: Finding) -> int:
+    assert finding.relief is not None
+    assert finding.relief.step is not None
+    return finding.relief.step
+
+
+@pytest.mark.parametrize("from_step", [8, 14, 22])
+@pytest.mark.parametrize("pauses", [0.0, 0.2])
+def test_the_only_ring_that_becomes_slow_early_is_held_against_its_own_first_iterations(
+    from_step: int, pauses: float
+) -> None:
+    link = SlowLink(link=(1, 2), bandwidth_factor=0.2, from_step=from_step, to_step=85)
+    pausing = RandomPauses(probability=pauses, extra_s=0.05, from_step=0)
+    (found, *_, last) = findings(link, pausing, iterations=130, **UNKNOWN_RATES)
+    assert (found.verdict, found.cause, found.candidates, last.id) == ("unknown", "S2", (0, 1, 2, 3), found.id)
+    assert found.onset is not None
+    assert found.onset.step in (from_step, from_step + 1)
+    assert any("iterations before it are few" in words for words in found.unseen)
+    assert "it is no longer slower than it was before" in words_of(last)
+    assert 83 <= ended_at(last) <= 87
+
+
+@pytest.mark.parametrize("from_step", [8, 14, 22])
+def test_the_only_link_of_two_stages_that_becomes_slow_early_is_suspected(from_step: int) -> None:
+    link = SlowLink(link=(1, 2), bandwidth_factor=0.1, from_step=from_step, to_step=85)
+    (found, *_, last) = findings(link, iterations=130, ranks_per_host=1, **PIPELINE)
+    assert (found.verdict, found.cause, found.links, last.id) == ("suspected", "S2", ((1, 2),), found.id)
+    assert found.onset is not None
+    assert found.onset.step in (from_step, from_step + 1)
+    assert 83 <= ended_at(last) <= 87
+
+
+@pytest.mark.parametrize("source", [C10D_GLOO, LAUNCH_ONLY], ids=["calls", "launches"])
+def test_iterations_that_become_longer_early_are_told_where_nobody_can_be_named(source: Source) -> None:
+    all_of_it = SlowCompute(ranks=(0, 1, 2, 3), factor=1.6, from_step=14, to_step=85)
+    heard = said(all_of_it, iterations=130, layout=Layout(dp=4), source=source)
+    (found, *_, last) = (out for out in heard if isinstance(out, Finding))
+    assert (found.verdict, found.culprits, found.links, last.id) == ("unknown", (), (), found.id)
+    assert found.onset is not None
+    assert found.onset.step in (14, 15)
+    assert 83 <= ended_at(last) <= 87
+    assert any(isinstance(out, Incident) for out in heard)
 
 
 @pytest.mark.parametrize(("from_step", "verdict"), [(0, "suspected"), (12, "suspected"), (40, "culprit")])

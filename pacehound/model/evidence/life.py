@@ -8,7 +8,13 @@ from pacehound.model.evidence.piece import Piece
 from pacehound.model.int64 import Int64
 
 OverWhy = Literal[
-    "iterations changed", "no more short ones", "as fast as peers", "one job of the name", "heard", "calls seen"
+    "iterations changed",
+    "no more short ones",
+    "as fast as peers",
+    "as fast as before",
+    "one job of the name",
+    "heard",
+    "calls seen",
 ]
 
 
@@ -23,6 +29,7 @@ class Over(Piece, frozen=True, kw_only=True, tag="over"):
             "iterations changed": "what counts as an iteration has changed: it cannot be followed further",
             "no more short ones": "no more of them in the last ten minutes",
             "as fast as peers": "it is no longer slower than its peers",
+            "as fast as before": "it is no longer slower than it was before",
             "one job of the name": "one job of that name is left",
             "heard": f"{self.host} is heard again",
             "calls seen": f"the calls of {self.host} are seen now, or their processes have left",

@@ -20,7 +20,7 @@ from pacehound.model.evidence.life import Over
 from pacehound.model.identity import event_id
 from streams.rounds.round_columns import TransferKey
 from streams.slow.always.found import AlwaysSlow, level_begins, typical_step_ns
-from streams.slow.always.grown import grown_ranks
+from streams.slow.always.grown import grown
 from streams.slow.always.links import slow_links, transfers_ns
 from streams.slow.always.peers import Parts, parts_of
 from streams.slow.always.ranks import apart_since, slow_ranks
@@ -152,7 +152,7 @@ class AlwaysSlowWatch(Watch):
         if not skipped or not begins:
             return slow
         if slow is None:
-            slow = grown_ranks(records, begins, keys, _parts(records, keys, observed), observed, min_change)
+            slow = grown(records, begins, keys, _parts(records, keys, observed), observed, min_change)
         since = Instant(step=records[begins].step, time_ns=records[begins].time_ns)
         return None if slow is None else slow.begun(since)
 
@@ -162,7 +162,9 @@ class AlwaysSlowWatch(Watch):
             return []
         begins = self._level_begins(records)
         slow, said = self._found(records, episode.skipped, begins, self._slow.observed(moment)), episode.slow.found
-        if slow is None or SURENESS[slow.found.verdict] <= SURENESS[said.verdict] or slow.found.cause != said.cause:
+        if slow is None or SURENESS[slow.found.verdict] <= SURENESS[said.verdict]:
+            return []
+        if said.cause is not None and slow.found.cause != said.cause:
             return []
         if not (set(said.culprits) <= set(slow.found.culprits) and set(said.links) <= set(slow.found.links)):
             return []
@@ -208,6 +210,8 @@ class AlwaysSlowWatch(Watch):
         if slow.keys:
             numbers = [self._slow.keys[key] for key in slow.keys if key in self._slow.keys]
             left_ns = transfers_ns(records, len(self._slow.keys))[:, numbers].sum(axis=1) - slow.usual_ns
+        elif not slow.found.culprits:
+            left_ns = 1e9 * np.array([record.step_time_s for record in records]) - slow.before_ns
         else:
             ranks = records[-1].ranks
             parts = _parts(records, self._slow.keys, self._slow.observed(moment))
@@ -227,7 +231,11 @@ class AlwaysSlowWatch(Watch):
         last = records[int(np.flatnonzero(is_left)[-1])] if is_left.any() else records[0]
         relief = Instant(step=last.step, time_ns=last.time_ns)
         self._episode = None
-        return [episode.finding.next_version(Over(why="as fast as peers"), relief=relief)]
+        return [
+            episode.finding.next_version(
+                Over(why="as fast as before" if slow.before_ns else "as fast as peers"), relief=relief
+            )
+        ]
 
 
 def always_slow(

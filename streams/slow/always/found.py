@@ -22,11 +22,12 @@ class AlwaysSlow:
 
     found: Attribution
     cost_ns: float
-    level_ns: float  # by how much the named ranks, or the transfers, lie above their peers
+    level_ns: float  # by how much the named ranks, the transfers or the iterations lie above what is usual
     keys: tuple[TransferKey, ...] = ()  # the transfers that are slow, and how long they would take
     usual_ns: float = 0.0
     since: Instant | None = None
     own_before_ns: Mapping[int, float] = field(default_factory=dict)  # of ranks that have no peers to be held against
+    before_ns: float = 0.0  # what an iteration took before, where that and no peers tell
 
     def begun(self, since: Instant) -> AlwaysSlow:
         """The same since then."""

@@ -1,8 +1,9 @@
-"""Ranks that become slow while the level is learnt and whom no peers tell: held against their own first iterations.
+"""Ranks and links that become slow while the level is learnt and whom no peers tell: held against the first iterations.
 
-The only rank of a stage cannot be told from its stage's work by others, and of two halves none is the slow one. What
-they did before tells: where the iterations have become longer for good, and a rank's own time has grown by as much, it
-is suspected. No more than that, for the few iterations before it are no level.
+The only rank of a stage cannot be told from its stage's work by others, of two halves none is the slow one, and a
+communicator may be the only one of its kind. What they did before tells: where the iterations have become longer for
+good, and a rank's own time or a transfer has grown by as much, it is suspected. No more than that, for the few
+iterations before it are no level; and where nobody is, it is told that they have become longer.
 """
 
 from __future__ import annotations
@@ -11,21 +12,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 
 from pacehound.model.evidence import merged
 from pacehound.model.evidence.levels import Level
 from streams.rounds.round_columns import TransferKey
 from streams.slow.always.found import AlwaysSlow
+from streams.slow.always.links import transfers_ns
 from streams.slow.always.peers import Parts
 from streams.slow.attribution.attribute import attribute
 from streams.slow.attribution.crowds import weighed_by_crowd
-from streams.slow.attribution.observations import Observations
+from streams.slow.attribution.observations import Observations, members_of
 from streams.slow.attribution.records import IterationRecord, columns_of
 from streams.slow.long_iterations import typical_s
 from streams.slow.thresholds import BEYOND_MIDDLE
 
 
-def grown_ranks(
+def grown(
     records: Sequence[IterationRecord],
     first: int,
     keys: Mapping[TransferKey, int],
@@ -33,39 +36,61 @@ def grown_ranks(
     observed: Observations,
     min_change: float,
 ) -> AlwaysSlow | None:
-    """Those whose own time makes the iterations from the `first` on longer than those before by `min_change`.
+    """What makes the iterations from the `first` on longer than those before by `min_change`.
 
     Nothing where too few came before, where the longer ones are not clear of them, where more work would be the
     answer, or where the machine may be or has yet to be read. `keys` as in `attribute`.
     """
     quiet, slow = records[1:first], records[first:]
     before_s, after_s = typical_s(quiet), typical_s(slow)
-    if after_s < (1.0 + min_change) * before_s or not _is_clear(quiet, slow):
+    if after_s < (1.0 + min_change) * before_s:
         return None
     magnitude, onset_ns, ranks = after_s / before_s - 1.0, slow[0].time_ns, slow[-1].ranks
     found = attribute(slow, quiet, keys, observed, onset_ns)
     found = weighed_by_crowd(found, ranks.tolist(), onset_ns, magnitude, observed)
-    at = np.flatnonzero(np.isin(ranks, found.culprits))
-    if not len(at) or found.awaits_processors:
+    if found.kind != "slow" or found.awaits_processors or found.may_be_the_machine:
         return None
-    own_ns, usual_ns = columns_of(slow, "own_ns", ranks[at]), np.median(columns_of(quiet, "own_ns", ranks[at]), axis=0)
     level = Level(before_s=before_s, after_s=after_s, since_step=slow[0].step)
+    few = f"what was usual before: the {len(quiet)} iterations before it are few"
+    at = np.flatnonzero(np.isin(ranks, found.culprits))
     is_alone = all(len(parts.of_part(int(number))) == 1 for number in parts.part[at])
-    few = f"what was usual before: the {len(quiet)} iterations before it are few, and " + (
+    others = (
         "no other rank does the same work" if is_alone else "others of the same work do not tell which of them is slow"
     )
-    found = replace(found, verdict="suspected", evidence=merged((level,), found.evidence), unseen=(*found.unseen, few))
-    return AlwaysSlow(
+    found = replace(
         found,
-        cost_ns=1e9 * (after_s - before_s),
-        level_ns=float((np.median(own_ns, axis=0) - usual_ns).mean()),
-        own_before_ns=dict(zip(ranks[at].tolist(), usual_ns.tolist(), strict=True)),
+        verdict="suspected" if found.culprits or found.links else "unknown",
+        evidence=merged((level,), found.evidence),
+        unseen=(*found.unseen, f"{few}, and {others}" if found.culprits else few),
+    )
+    is_clear = _is_clear(*(np.array([record.step_time_s for record in some]) for some in (quiet, slow)))
+    if not is_clear and not (
+        found.cause == "S2" and _transfers_are_clear(quiet, slow, found.candidates, keys, observed)
+    ):
+        return None
+    slower = AlwaysSlow(found, 1e9 * (after_s - before_s), 1e9 * (after_s - before_s), before_ns=1e9 * before_s)
+    if not len(at):
+        return slower
+    own_ns, usual_ns = (np.median(columns_of(some, "own_ns", ranks[at]), axis=0) for some in (slow, quiet))
+    own_before_ns = dict(zip(ranks[at].tolist(), usual_ns.tolist(), strict=True))
+    return replace(slower, level_ns=float((own_ns - usual_ns).mean()), own_before_ns=own_before_ns)
+
+
+def _transfers_are_clear(
+    quiet: Sequence[IterationRecord],
+    slow: Sequence[IterationRecord],
+    members: Sequence[int],
+    keys: Mapping[TransferKey, int],
+    observed: Observations,
+) -> bool:
+    """Those among these ranks, whatever pauses make iterations longer."""
+    numbers = [number for key, number in keys.items() if set(members_of(key, observed)) == set(members)]
+    return bool(numbers) and _is_clear(
+        *(transfers_ns(some, len(keys))[:, numbers].sum(axis=1) for some in (quiet, slow))
     )
 
 
-def _is_clear(quiet: Sequence[IterationRecord], slow: Sequence[IterationRecord]) -> bool:
+def _is_clear(before: npt.NDArray[np.float64], since: npt.NDArray[np.float64]) -> bool:
     """Nearly all of both lie on their side of the middle between them."""
-    middle_s = 0.5 * (typical_s(quiet) + typical_s(slow))
-    below = np.mean([record.step_time_s < middle_s for record in quiet])
-    above = np.mean([record.step_time_s > middle_s for record in slow])
-    return bool(min(below, above) >= BEYOND_MIDDLE)
+    middle = 0.5 * (np.median(before) + np.median(since))
+    return bool(min(np.mean(before < middle), np.mean(since > middle)) >= BEYOND_MIDDLE)
