@@ -12,7 +12,7 @@ import numpy.typing as npt
 from pacehound.model.evidence.computing import OnPath, OwnTimeApart
 from streams.slow.always.found import AlwaysSlow, least_cost_ns, split_of, typical_step_ns
 from streams.slow.always.peers import Parts
-from streams.slow.always.standing_apart import excess_of
+from streams.slow.always.standing_apart import excess_of, usual_of_peers
 from streams.slow.attribution.compared import compared
 from streams.slow.attribution.observations import Observations
 from streams.slow.attribution.ranks import weighed
@@ -47,10 +47,10 @@ def slow_ranks(
     records: Sequence[IterationRecord], parts: Parts, observed: Observations, min_change: float
 ) -> AlwaysSlow | None:
     """Those that lengthen the iterations by `min_change`; nothing where there are none, or the machine may be why."""
-    against = _against_peers(records, parts)
+    ranks, least_ns = records[-1].ranks, least_cost_ns(records, min_change)
+    against = _against_peers(records, parts, MIN_SHARE_OF_PART * least_ns)
     if against is None:
         return None
-    ranks, least_ns = records[-1].ranks, least_cost_ns(records, min_change)
     hosts = np.array([observed.hosts.get(rank, "") for rank in parts.ranks])
     is_apart = against.is_apart & (against.level >= MIN_SHARE_OF_PART * least_ns)
     slow_hosts = _slow_hosts(is_apart, against, hosts)
@@ -112,18 +112,24 @@ def _chosen(
     return chosen
 
 
-def _against_peers(records: Sequence[IterationRecord], parts: Parts) -> AgainstPeers | None:
-    """Own time is known within bounds: in both of them a slow rank stands apart, and the smaller one counts."""
+def _against_peers(records: Sequence[IterationRecord], parts: Parts, least_level_ns: float) -> AgainstPeers | None:
+    """Own time is known within bounds: in both of them a slow rank stands apart, and the smaller one counts.
+
+    Nothing where none is known, or where nobody lies above its peers by so much.
+    """
     ranks = records[-1].ranks
     least = columns_of(records, "own_ns", ranks)
     most = columns_of(records, "own_most_ns", ranks)
     if not (np.isfinite(least).all() and np.isfinite(most).all()):
         return None
+    of_parts = [parts.of_part(number) for number in np.unique(parts.part).tolist()]
+    beyond = [np.median(least[:, at] - usual_of_peers(least[:, at]), axis=0).max() for at in of_parts]
+    if max(beyond) < least_level_ns:
+        return None
     n, m = least.shape
     level, usual = np.zeros(m), np.zeros(m)
     is_apart, over_time = np.zeros(m, np.bool_), np.zeros((n, m))
-    for number in np.unique(parts.part).tolist():
-        at = parts.of_part(number)
+    for at in of_parts:
         excess = excess_of(least[:, at])
         apart = excess.is_apart(m)
         if apart.any():

@@ -83,12 +83,7 @@ class Excess:
 def excess_of(own_ns: Float64Array) -> Excess:
     """Hold each rank of a part against the others; shape `(n_iterations, n_ranks)`."""
     m = own_ns.shape[1]
-    if m > MANY_PEERS:
-        usual = np.median(own_ns, axis=1, keepdims=True)  # the same for all
-    elif m > 1:
-        usual = np.stack([np.median(np.delete(own_ns, at, axis=1), axis=1) for at in range(m)], axis=1)
-    else:
-        usual = own_ns
+    usual = usual_of_peers(own_ns)
     over_time = own_ns - usual
     typical = np.median(usual, axis=0)
     is_uneven = _deviation(usual) > UNEVEN * typical
@@ -99,6 +94,26 @@ def excess_of(own_ns: Float64Array) -> Excess:
     error = _ERROR_OF_MEDIAN * _error_of_mean(even - even_level)
     error = np.maximum(error, float(np.median(error)) if m else 0.0)
     return Excess(over_time, even, level, even_level, error, float(spread), np.broadcast_to(typical, m))
+
+
+def usual_of_peers(own_ns: Float64Array) -> Float64Array:
+    """What the others of a part usually take in each iteration; its own where there are none.
+
+    Of many the median of all, in one column: whether it is among them does not matter.
+
+    >>> usual_of_peers(np.array([[1.0, 2.0, 9.0]])).tolist()
+    [[5.5, 5.0, 1.5]]
+    """
+    m = own_ns.shape[1]
+    if m < 2:
+        return own_ns
+    ordered = np.sort(own_ns, axis=1)
+    if m > MANY_PEERS:
+        return 0.5 * (ordered[:, [(m - 1) // 2]] + ordered[:, [m // 2]])
+    place = np.argsort(np.argsort(own_ns, axis=1), axis=1)
+    low, high = (m - 2) // 2, (m - 1) // 2  # of the others; whoever lies behind a rank is one place further in all
+    at_low, at_high = (np.take_along_axis(ordered, at + (place <= at), axis=1) for at in (low, high))
+    return 0.5 * (at_low + at_high)
 
 
 def bar(n_ranks: int, *, n_values: float) -> float:
