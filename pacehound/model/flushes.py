@@ -412,7 +412,7 @@ def read_flush(
         if part.dropped < 0 or part.within_ns < 0:
             raise InvalidEvent(f"{part.dropped} calls dropped, right within {part.within_ns} ns: neither is negative")
         known_sees(part.sees)
-        if (highest := max((one.rank for one in part.represented), default=0)) >= MAX_WORLD_RANKS:
+        if part.represented and (highest := max([one.rank for one in part.represented])) >= MAX_WORLD_RANKS:
             raise InvalidEvent(f"a flush has rank {highest}; at most {MAX_WORLD_RANKS} can be watched")
     return Flush(
         job=job,

@@ -199,7 +199,7 @@ class Shard:
 
     def _has_put(self, flush: Flush) -> bool:
         """Put digests that lie where those of this host did before; whether that is so."""
-        if not flush.parts or any(part.dropped or not is_of_digests(part.source) for part in flush.parts):
+        if not flush.parts or any(part.dropped for part in flush.parts):
             return False
         said = _Said.of(flush)
         known = self._places.pop(flush.host, None)
@@ -214,7 +214,9 @@ class Shard:
         return True
 
     def _placed(self, flush: Flush) -> Places | None:
-        """Where the digests of a host go, unless some go nowhere."""
+        """Where the digests of a host go, unless some go nowhere, or are calls."""
+        if not all(is_of_digests(part.source) for part in flush.parts):
+            return None
         rows = rows_of_flush(flush)
         lines, cells = [], []
         for part, where in zip(flush.parts, flush.slices(), strict=True):
