@@ -231,6 +231,13 @@ def test_the_only_link_of_two_stages_that_becomes_slow_early_is_suspected(from_s
     assert 83 <= ended_at(last) <= 87
 
 
+@pytest.mark.parametrize("from_step", [2, 4])
+@pytest.mark.parametrize("source", [C10D_GLOO, LAUNCH_ONLY], ids=["calls", "launches"])
+def test_fewer_than_five_iterations_before_it_are_no_measure(source: Source, from_step: int) -> None:
+    all_of_it = SlowCompute(ranks=(0, 1, 2, 3), factor=1.6, from_step=from_step)
+    assert findings(all_of_it, iterations=100, layout=Layout(dp=4), source=source) == []
+
+
 @pytest.mark.parametrize("source", [C10D_GLOO, LAUNCH_ONLY], ids=["calls", "launches"])
 def test_iterations_that_become_longer_early_are_told_where_nobody_can_be_named(source: Source) -> None:
     all_of_it = SlowCompute(ranks=(0, 1, 2, 3), factor=1.6, from_step=14, to_step=85)

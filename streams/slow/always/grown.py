@@ -23,9 +23,9 @@ from streams.slow.always.peers import Parts
 from streams.slow.attribution.attribute import attribute
 from streams.slow.attribution.crowds import weighed_by_crowd
 from streams.slow.attribution.observations import Observations, members_of
-from streams.slow.attribution.records import IterationRecord, columns_of
+from streams.slow.attribution.records import IterationRecord, columns_of, mean_step_time_s
 from streams.slow.long_iterations import typical_s
-from streams.slow.thresholds import BEYOND_MIDDLE
+from streams.slow.thresholds import ATTRIBUTED_ITERATIONS, BEYOND_MIDDLE
 
 
 def grown(
@@ -42,6 +42,8 @@ def grown(
     answer, or where the machine may be or has yet to be read. `keys` as in `attribute`.
     """
     quiet, slow = records[1:first], records[first:]
+    if len(quiet) < ATTRIBUTED_ITERATIONS or mean_step_time_s(slow) <= mean_step_time_s(quiet):
+        return None
     before_s, after_s = typical_s(quiet), typical_s(slow)
     if after_s < (1.0 + min_change) * before_s:
         return None
@@ -54,9 +56,9 @@ def grown(
     few = f"what was usual before: the {len(quiet)} iterations before it are few"
     at = np.flatnonzero(np.isin(ranks, found.culprits))
     is_alone = all(len(parts.of_part(int(number))) == 1 for number in parts.part[at])
-    others = (
-        "no other rank does the same work" if is_alone else "others of the same work do not tell which of them is slow"
-    )
+    others = "no other rank does the same work"
+    if not is_alone:
+        others = "others of the same work do not tell which of them is slow"
     found = replace(
         found,
         verdict="suspected" if found.culprits or found.links else "unknown",
@@ -64,9 +66,9 @@ def grown(
         unseen=(*found.unseen, f"{few}, and {others}" if found.culprits else few),
     )
     is_clear = _is_clear(*(np.array([record.step_time_s for record in some]) for some in (quiet, slow)))
-    if not is_clear and not (
-        found.cause == "S2" and _transfers_are_clear(quiet, slow, found.candidates, keys, observed)
-    ):
+    if not is_clear and found.cause == "S2":
+        is_clear = _transfers_are_clear(quiet, slow, found.candidates, keys, observed)
+    if not is_clear:
         return None
     slower = AlwaysSlow(found, 1e9 * (after_s - before_s), 1e9 * (after_s - before_s), before_ns=1e9 * before_s)
     if not len(at):
