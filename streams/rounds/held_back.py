@@ -21,7 +21,7 @@ from streams.rounds.merge import CLOSED_NS
 T = TypeVar("T")
 
 MAX_WAITING_CELLS = 16_384
-"""What waits at most: as much as is said at once (`streams/kafka/outputs.py`)."""
+"""What waits at most: a quarter of what is said at once (`MAX_CONCLUDED_CELLS` of `streams/kafka/outputs.py`)."""
 
 _MAY_WAIT = (Rounds, PairRounds, Progress, Markers, IterationSample, HostVitals)
 """What stage two keeps until the job's time has come to it. (A communicator is waited for from its announcement on.)"""
