@@ -50,6 +50,12 @@ def findings(*faults: Any, **changes: Any) -> list[Finding]:
     return [out for out in said(*faults, **changes) if isinstance(out, Finding)]
 
 
+def ended_at(finding: Finding) -> int:
+    assert finding.relief is not None
+    assert finding.relief.step is not None
+    return finding.relief.step
+
+
 def always(*ranks: int, factor: float = 1.6, to_step: int | None = None) -> SlowCompute:
     return SlowCompute(ranks=ranks, factor=factor, from_step=0, to_step=to_step)
 
@@ -148,9 +154,7 @@ def test_who_has_no_peers_is_held_against_its_own_first_iterations(from_step: in
     assert found.onset.step in (from_step, from_step + 1)
     assert f"since step {found.onset.step}" in words_of(found)[0]
     assert any("no other rank does the same work" in words for words in found.unseen)
-    assert last.relief is not None
-    assert last.relief.step is not None
-    assert 73 <= last.relief.step <= 77
+    assert 73 <= ended_at(last) <= 77
 
 
 @pytest.mark.parametrize(
@@ -175,9 +179,7 @@ def test_who_is_slow_for_forty_steps_from_early_on_is_named_and_relieved(from_st
     assert (found.culprits, last.id) == ((2,), found.id)
     assert found.onset is not None
     assert found.onset.step in (from_step, from_step + 1)
-    assert last.relief is not None
-    assert last.relief.step is not None
-    assert from_step + 38 <= last.relief.step <= from_step + 41
+    assert from_step + 38 <= ended_at(last) <= from_step + 41
 
 
 @pytest.mark.parametrize("from_step", [8, 14, 22])
@@ -190,19 +192,11 @@ def test_where_half_of_the_peers_become_slow_their_own_first_iterations_tell(fro
     assert found.onset is not None
     assert found.onset.step in (from_step, from_step + 1)
     assert any("do not tell which of them is slow" in words for words in found.unseen)
-    assert last.relief is not None
-    assert last.relief.step is not None
-    assert 73 <= last.relief.step <= 77
+    assert 73 <= ended_at(last) <= 77
 
 
 LONE = {"layout": Layout(dp=4), "ranks_per_host": 1, "source": DEVICE_TIMES}
 UNKNOWN_RATES = {"layout": Layout(dp=4), "ranks_per_host": 1, "source": C10D_GLOO}
-
-
-def ended_at(finding: Finding) -> int:
-    assert finding.relief is not None
-    assert finding.relief.step is not None
-    return finding.relief.step
 
 
 @pytest.mark.parametrize("from_step", [8, 14, 22])
@@ -257,9 +251,7 @@ def test_a_slow_link_of_the_only_ring_is_told_by_what_the_others_send(from_step:
     assert (found.verdict, found.cause, found.links, last.id) == (verdict, "S2", ((1, 2),), found.id)
     assert found.onset is not None
     assert found.onset.step in (from_step, from_step + 1)
-    assert last.relief is not None
-    assert last.relief.step is not None
-    assert 83 <= last.relief.step <= 87
+    assert 83 <= ended_at(last) <= 87
     if verdict == "suspected":
         assert "and one of its links is far slower than the others" in words_of(found)[0]
         assert any("was ever as fast" in words for words in found.unseen)
@@ -297,9 +289,7 @@ def test_who_is_slow_for_long_has_one_finding() -> None:
 
 def test_what_goes_by_is_relieved() -> None:
     *_, last = findings(always(5, to_step=60), iterations=120)
-    assert last.relief is not None
-    assert last.relief.step is not None
-    assert 58 <= last.relief.step <= 62
+    assert 58 <= ended_at(last) <= 62
 
 
 def test_a_rank_that_gets_slower_still_has_one_incident() -> None:

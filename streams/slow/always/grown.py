@@ -52,30 +52,32 @@ def grown(
     found = weighed_by_crowd(found, ranks.tolist(), onset_ns, magnitude, observed)
     if found.kind != "slow" or found.awaits_processors or found.may_be_the_machine:
         return None
-    level = Level(before_s=before_s, after_s=after_s, since_step=slow[0].step)
-    few = f"what was usual before: the {len(quiet)} iterations before it are few"
-    at = np.flatnonzero(np.isin(ranks, found.culprits))
-    is_alone = all(len(parts.of_part(int(number))) == 1 for number in parts.part[at])
-    others = "no other rank does the same work"
-    if not is_alone:
-        others = "others of the same work do not tell which of them is slow"
-    found = replace(
-        found,
-        verdict="suspected" if found.culprits or found.links else "unknown",
-        evidence=merged((level,), found.evidence),
-        unseen=(*found.unseen, f"{few}, and {others}" if found.culprits else few),
-    )
     is_clear = _is_clear(*(np.array([record.step_time_s for record in some]) for some in (quiet, slow)))
     if not is_clear and found.cause == "S2":
         is_clear = _transfers_are_clear(quiet, slow, found.candidates, keys, observed)
     if not is_clear:
         return None
-    slower = AlwaysSlow(found, 1e9 * (after_s - before_s), 1e9 * (after_s - before_s), before_ns=1e9 * before_s)
-    if not len(at):
-        return slower
-    own_ns, usual_ns = (np.median(columns_of(some, "own_ns", ranks[at]), axis=0) for some in (slow, quiet))
-    own_before_ns = dict(zip(ranks[at].tolist(), usual_ns.tolist(), strict=True))
-    return replace(slower, level_ns=float((own_ns - usual_ns).mean()), own_before_ns=own_before_ns)
+    level = Level(before_s=before_s, after_s=after_s, since_step=slow[0].step)
+    few = f"what was usual before: the {len(quiet)} iterations before it are few"
+    cost_ns = 1e9 * (after_s - before_s)
+    level_ns, own_before_ns = cost_ns, dict[int, float]()
+    if found.culprits:
+        at = np.flatnonzero(np.isin(ranks, found.culprits))
+        is_alone = all(len(parts.of_part(int(number))) == 1 for number in parts.part[at])
+        if is_alone:
+            few += ", and no other rank does the same work"
+        else:
+            few += ", and others of the same work do not tell which of them is slow"
+        own_ns, usual_ns = (np.median(columns_of(some, "own_ns", ranks[at]), axis=0) for some in (slow, quiet))
+        level_ns = float((own_ns - usual_ns).mean())
+        own_before_ns = dict(zip(ranks[at].tolist(), usual_ns.tolist(), strict=True))
+    found = replace(
+        found,
+        verdict="suspected" if found.culprits or found.links else "unknown",
+        evidence=merged((level,), found.evidence),
+        unseen=(*found.unseen, few),
+    )
+    return AlwaysSlow(found, cost_ns, level_ns, own_before_ns=own_before_ns, before_ns=1e9 * before_s)
 
 
 def _transfers_are_clear(
